@@ -1,0 +1,44 @@
+"""`harmonics-emu`: the group that finds a command's module when it is called."""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+
+import click
+
+import harmonics_emu
+from harmonics_emu import cli
+from harmonics_emu.errors import HarmonicsError
+
+HELPERS = {"main", "output"}
+
+
+class CommandFiles(click.Group):
+    """Each module of this package is one command, held in its `command`; a module's import is put off until used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(module.name for module in pkgutil.iter_modules(cli.__path__) if module.name not in HELPERS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(ctx):
+            return None
+        command: click.Command = import_module(f"harmonics_emu.cli.{name}").command
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except HarmonicsError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(error.exit_code)
+
+
+@click.group(cls=CommandFiles, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(harmonics_emu.__version__, prog_name="harmonics-emu")
+def main() -> None:
+    """See how training jobs that share a network get in each other's way, and what schedulers do about it."""
+
+
+if __name__ == "__main__":
+    main()

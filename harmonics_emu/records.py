@@ -1,0 +1,76 @@
+"""What an engine hands over when a run ends: measurements as arrays and plain rows, before any statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ITERATION = np.dtype(
+    [
+        ("rank", np.int32),
+        ("iteration", np.int32),
+        ("start_s", np.float64),
+        ("compute_s", np.float64),
+        ("gate_s", np.float64),
+        ("end_s", np.float64),
+    ]
+)
+"""One rank's iteration. start_s and end_s count from time zero; compute_s and gate_s are durations inside it."""
+
+LINK_SAMPLE = np.dtype(
+    [
+        ("time_s", np.float64),
+        ("bytes", np.int64),
+        ("drops", np.int64),
+        ("backlog_bytes", np.int64),
+        ("delay_s", np.float64),
+    ]
+)
+"""A link's counters at time_s: bytes and drops since the run began, what waits in its queue and how long that takes."""
+
+
+@dataclass(frozen=True)
+class JobOutcome:
+    """How a job ended: status 'done', 'failed', or 'killed'; `error` is one line, None when done.
+
+    start_s is its submission and end_s its end, seconds after time zero. peak_ranks_up_s: when all its ranks stood.
+    """
+
+    name: str
+    status: str
+    start_s: float
+    end_s: float
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One decision of a policy: what was known, decided and predicted, and how long it took to decide."""
+
+    time_s: float
+    policy: str
+    solve_s: float
+    critical_path_s: float
+    plan: dict[str, Any]
+    fallback: bool = False
+
+
+@dataclass
+class Records:
+    """All that one run measured. `iterations` and `links` map a job or directed link to its rows in time order.
+
+    simulated engines record one row an iteration with rank 0, since their ranks move together.
+    """
+
+    engine: str
+    policy: str
+    seed: int
+    iterations: dict[str, NDArray[Any]] = field(default_factory=dict)
+    outcomes: dict[str, JobOutcome] = field(default_factory=dict)
+    links: dict[str, NDArray[Any]] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+    rules: list[dict[str, Any]] = field(default_factory=list)
+    gates_failed_open: int = 0

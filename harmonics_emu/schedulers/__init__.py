@@ -1,0 +1,1 @@
+"""Policies: one file each, all of them `Snapshot -> Plan`."""

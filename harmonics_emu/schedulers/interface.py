@@ -1,0 +1,101 @@
+"""What a policy sees (Snapshot) and what it decides (Plan). The same objects serve both engines.
+
+A policy is a pure function of the snapshot: it opens no file, reads no clock but to honour its own deadline, and
+keeps no state that the snapshot does not carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from topologies.fabric import Fabric, Path
+from workloads.collectives import Transfers
+from workloads.job import DEFAULT_LEVEL, Background, Job
+
+HostPair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job as the scheduler knows it at the snapshot's time.
+
+    transfers: bytes of one iteration between host pairs. compute_s and communication_s: seconds of one iteration,
+    measured where the job has run, else the scenario's figures; communication_s is None until known.
+    iterations_done: finished iterations. next_start_s: when its next iteration can begin (absolute, time zero = 0).
+    """
+
+    job: Job
+    transfers: Transfers
+    compute_s: float
+    communication_s: float | None = None
+    iterations_done: int = 0
+    next_start_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Fabric and jobs at `time_s`. `links_down` holds names of directed links that carry nothing now.
+
+    options: the scenario's `policy` section without its name, as given by the user and checked by the policy.
+    """
+
+    time_s: float
+    fabric: Fabric
+    jobs: tuple[JobState, ...]
+    seed: int
+    background: tuple[Background, ...] = ()
+    links_down: frozenset[str] = frozenset()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """What a plan says of one job.
+
+    level: 0 is served first, 7 last. paths: the path of a host pair; a pair that is not named keeps its hashed path.
+    rate_bps: cap on what each of the job's hosts sends, None for no cap. starts_s: absolute release times of the
+    collectives of the coming iterations, in order; empty means ungated.
+    """
+
+    level: int = DEFAULT_LEVEL
+    paths: Mapping[HostPair, Path] = field(default_factory=dict)
+    rate_bps: int | None = None
+    starts_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A policy's decision. A job that `jobs` does not name runs at the default level, ungated, on hashed paths.
+
+    facts: what the policy wants on record with its decision (objective, bound, scores), JSON values only.
+    """
+
+    policy: str
+    jobs: Mapping[str, JobPlan] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, job: str) -> JobPlan:
+        return self.jobs.get(job, JobPlan())
+
+
+class Policy(Protocol):
+    """A policy's module-level object: its name, one line of what it does, and the function itself."""
+
+    name: str
+    summary: str
+
+    def plan(self, snapshot: Snapshot) -> Plan: ...
+
+
+@dataclass(frozen=True)
+class FunctionPolicy:
+    """A policy made of one function; what most policy files register."""
+
+    name: str
+    summary: str
+    function: Callable[[Snapshot], Plan]
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        return self.function(snapshot)

@@ -1,0 +1,28 @@
+"""Finds policies by name: the built-in ones, and those that other packages offer as `harmonics_emu.policies`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from harmonics_emu.errors import UsageError
+from harmonics_emu.schedulers.interface import Policy
+
+BUILT_IN = ("fair", "priority")
+ENTRY_POINT_GROUP = "harmonics_emu.policies"
+
+
+def policy_names() -> tuple[str, ...]:
+    offered = (point.name for point in entry_points(group=ENTRY_POINT_GROUP))
+    return (*BUILT_IN, *sorted(set(offered) - set(BUILT_IN)))
+
+
+def find_policy(name: str) -> Policy:
+    """The policy called `name`. UsageError names those there are."""
+    if name in BUILT_IN:
+        policy: Policy = import_module(f"harmonics_emu.schedulers.{name}").policy
+        return policy
+    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        offered: Policy = point.load()
+        return offered
+    raise UsageError(f"no policy is called {name!r}; there are: {', '.join(policy_names())}")

@@ -1,0 +1,73 @@
+"""A training job as plain data: what it computes, what it sends each iteration, and where its ranks sit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LEVELS = 8
+"""Priority levels of the fabric: 0 is served first, 7 last."""
+DEFAULT_LEVEL = 4
+"""The level of traffic that no plan gave another one."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training job, resolved: bytes are emulated bytes (already shrunk by the scenario's rate scale).
+
+    index: position in the scenario; numbers the job's subnet.
+    program: built-in program name ('ddp', 'allreduce', ...), or 'command' for the user's own script in `command`.
+    hosts: host name of each rank, in rank order; a host with several GPUs may stand several times.
+    compute_s: seconds of compute of one iteration with an infinitely fast network.
+    overlap: fraction of `compute_s`, counted from its end, during which gradients become ready: the first bucket
+        is ready at compute_s * (1 - overlap), the last at compute_s. 0 means communication follows compute.
+    compute_cv: coefficient of variation of log-normal compute jitter, drawn by seed; 0 means none.
+    bucket_bytes: bytes of each gradient bucket, in the order in which they become ready.
+    start_s: submission, seconds after time zero.
+    level: priority level that the scenario asks for (0 first .. 7), None where it asks for none.
+    """
+
+    name: str
+    index: int
+    program: str
+    hosts: tuple[str, ...]
+    iterations: int
+    compute_s: float = 0.0
+    overlap: float = 0.0
+    compute_cv: float = 0.0
+    bucket_bytes: tuple[int, ...] = ()
+    collective: str = "ring-all-reduce"
+    model: str | None = None
+    warmup: int = 1
+    start_s: float = 0.0
+    weight: float = 1.0
+    level: int | None = None
+    command: tuple[str, ...] = ()
+    timeout_s: float = 60.0
+
+    @property
+    def ranks(self) -> int:
+        return len(self.hosts)
+
+    @property
+    def bytes(self) -> int:
+        """Gradient bytes of one iteration."""
+        return sum(self.bucket_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """Traffic that belongs to no job: a steady flow between two hosts, capped at `rate_bps` (emulated)."""
+
+    src: str
+    dst: str
+    rate_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEvent:
+    """At `at_s` after time zero the cable or link `link` goes 'down' or 'up', or takes a new `rate_bps` ('rate')."""
+
+    at_s: float
+    link: str
+    action: str
+    rate_bps: int | None = None
