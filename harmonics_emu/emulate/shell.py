@@ -1,0 +1,96 @@
+"""The only module that runs external commands: each with a deadline, and an error that says which one failed and why."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from harmonics_emu.errors import HarmonicsError
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class CommandFailed(HarmonicsError):
+    """A command that could not be started, failed, or ran past its deadline."""
+
+
+def run(argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = 10.0) -> str:
+    """Run a command to its end and return what it printed. CommandFailed carries its exit status and last lines."""
+    return run_checked(argv, stdin=stdin, timeout_s=timeout_s)[0]
+
+
+def run_checked(argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = 10.0) -> tuple[str, str]:
+    """As `run`, but returns (stdout, stderr), for callers that must see warnings too."""
+    try:
+        done = subprocess.run(
+            argv,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+        )
+    except FileNotFoundError:
+        raise CommandFailed(f"{argv[0]} is not installed (or not on PATH)") from None
+    except subprocess.TimeoutExpired:
+        raise CommandFailed(f"{describe(argv)} did not finish within {timeout_s:g} s") from None
+    if done.returncode != 0:
+        said = (done.stderr.strip() or done.stdout.strip())[-600:]
+        raise CommandFailed(f"{describe(argv)} failed with status {done.returncode}: {said}")
+    return done.stdout, done.stderr
+
+
+def run_many(commands: Sequence[tuple[Sequence[str], str | None]], *, timeout_s: float = 30.0) -> list[str]:
+    """Run (argv, stdin) pairs side by side, a few at a time; outputs in order. The first failure is raised."""
+    with ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda command: run(command[0], stdin=command[1], timeout_s=timeout_s), commands))
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int | None = None,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a program that dies with the thread that started it; call it from a thread that lives as long as needed.
+
+    stderr, and stdout unless given, are appended to `log`.
+    """
+    parent = os.getpid()
+    with log.open("ab") as sink:
+        try:
+            return subprocess.Popen(
+                argv,
+                stdin=stdin,
+                stdout=sink if stdout is None else stdout,
+                stderr=sink,
+                env=None if env is None else dict(env),
+                pass_fds=pass_fds,
+                preexec_fn=lambda: die_with_parent(parent),
+            )
+        except FileNotFoundError:
+            raise CommandFailed(f"{argv[0]} is not installed (or not on PATH)") from None
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent dies; exit at once if that has happened already."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(125)
+
+
+def describe(argv: Sequence[str]) -> str:
+    """A command as one readable line, cut where it is very long."""
+    line = shlex.join(argv)
+    return line if len(line) <= 160 else line[:157] + "..."
