@@ -7,7 +7,7 @@ controller and the schedulers all read the same one.
 from __future__ import annotations
 
 import hashlib
-from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -114,38 +114,112 @@ class Fabric:
     def _leaf_paths(self, first: str, last: str) -> tuple[Path, ...]:
         key = (first, last)
         if key not in self._leaf_path_cache:
-            self._leaf_path_cache[key] = tuple(_shortest_paths(self.neighbours, self.host_index, first, last))
+            self._leaf_path_cache[key] = tuple(_shortest_paths(self._switch_neighbours, first, last))
         return self._leaf_path_cache[key]
 
+    @cached_property
+    def _switch_neighbours(self) -> dict[str, dict[str, int]]:
+        """Each switch's neighbours that are switches, with their positions among its neighbours."""
+        hosts = self.host_index
+        return {
+            switch.name: {p: position for position, p in enumerate(self.neighbours[switch.name]) if p not in hosts}
+            for switch in self.switches
+        }
 
-def _shortest_paths(neighbours: dict[str, tuple[str, ...]], hosts: dict[str, int], src: str, dst: str) -> list[Path]:
-    """Every shortest path between two switches that crosses switches only."""
-    if src == dst:
-        return [()]
-    distance = {src: 0}
-    queue = deque([src])
-    while queue:
-        node = queue.popleft()
-        if node == dst:
-            break
-        for peer in neighbours[node]:
-            if peer not in hosts and peer not in distance:
-                distance[peer] = distance[node] + 1
-                queue.append(peer)
-    if dst not in distance:
-        return []
+
+@dataclass(frozen=True, slots=True)
+class CableSpec:
+    """What a builder says of one cable: its lower and upper end, and what both of its directions are like."""
+
+    lower: str
+    upper: str
+    rate_bps: int
+    delay_s: float = 0.0
+    loss: float = 0.0
+
+
+def assemble(
+    kind: str,
+    hosts: Iterable[Host],
+    switches: Iterable[Switch],
+    cables: Iterable[CableSpec],
+    *,
+    gpus_per_host: int = 1,
+    intra_host_bps: int | None = None,
+) -> Fabric:
+    """The fabric that a builder described. ValueError, in a plain sentence, where a name or a number can't be."""
+    hosts, switches = tuple(hosts), tuple(switches)
+    require_positive(gpus_per_host=gpus_per_host)
+    if gpus_per_host == 1:
+        intra_host_bps = None
+    elif intra_host_bps is None or intra_host_bps <= 0:
+        raise ValueError(f"gpus_per_host is {gpus_per_host}, so intra_host_bps must be a rate above zero")
+    names = {host.name for host in hosts} | {switch.name for switch in switches}
+    if len(names) < len(hosts) + len(switches):
+        raise ValueError("two hosts or switches have the same name")
+    links: dict[str, Link] = {}
+    named: dict[str, Cable] = {}
+    for cable in cables:
+        name = f"{cable.lower}-{cable.upper}"
+        if not {cable.lower, cable.upper} <= names:
+            raise ValueError(f"cable {name} has an end that is neither a host nor a switch")
+        if cable.rate_bps <= 0:
+            raise ValueError(f"cable {name} has the rate {cable.rate_bps} but needs one above zero")
+        if cable.delay_s < 0 or not 0 <= cable.loss < 1:
+            raise ValueError(f"cable {name} needs a delay of at least 0 and a loss of at least 0 and below 1")
+        up, down = f"{cable.lower}>{cable.upper}", f"{cable.upper}>{cable.lower}"
+        if name in named or up in links:
+            raise ValueError(f"two cables are named {name}")
+        named[name] = Cable(name, up, down)
+        links[up] = Link(up, cable.lower, cable.upper, cable.rate_bps, cable.delay_s, cable.loss)
+        links[down] = Link(down, cable.upper, cable.lower, cable.rate_bps, cable.delay_s, cable.loss)
+    return Fabric(kind, hosts, switches, links, named, gpus_per_host, intra_host_bps)
+
+
+def require_positive(**counts: int) -> None:
+    """ValueError that names the first argument below 1."""
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} is {count} but must be at least 1")
+
+
+def _shortest_paths(neighbours: Mapping[str, Mapping[str, int]], src: str, dst: str) -> list[Path]:
+    """Every shortest path between two switches, at each switch in the order in which its links were given."""
+    levels = _levels_towards(neighbours, src, dst)
     found: list[Path] = []
 
     def extend(node: str, links: Path) -> None:
-        if node == dst:
+        hops = len(levels) - 1 - len(links)
+        if hops == 0:
             found.append(links)
             return
-        for peer in neighbours[node]:
-            if distance.get(peer) == distance[node] + 1 and distance[peer] <= distance[dst]:
-                extend(peer, (*links, f"{node}>{peer}"))
+        onward = neighbours[node]
+        for peer in sorted(onward.keys() & levels[hops - 1], key=onward.__getitem__):
+            extend(peer, (*links, f"{node}>{peer}"))
 
-    extend(src, ())
+    if levels:
+        extend(src, ())
     return found
+
+
+def _levels_towards(neighbours: Mapping[str, Mapping[str, int]], src: str, dst: str) -> list[set[str]]:
+    """Element n holds the switches n hops from `dst` that the shortest paths from `src` may cross; the last is {src}.
+
+    Empty if there is no path. Searches from both ends at once: in a fabric of thousands of leaves the two searches
+    meet after a few switches.
+    """
+    ahead, behind = [{src}], [{dst}]
+    while not ahead[-1] & behind[-1]:
+        levels = ahead if len(ahead[-1]) <= len(behind[-1]) else behind
+        level = {peer for node in levels[-1] for peer in neighbours[node]}.difference(*levels[-2:])
+        if not level:
+            return []
+        levels.append(level)
+    # Of what the search from src saw, only switches that lead to where the searches met lie on a shortest path.
+    behind[-1] &= ahead[-1]
+    for level in reversed(ahead[:-1]):
+        behind.append({node for node in level if not behind[-1].isdisjoint(neighbours[node])})
+    return behind
 
 
 def hashed_path_index(seed: int, job: str, src: str, dst: str, choices: int) -> int:
