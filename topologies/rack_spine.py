@@ -20,7 +20,7 @@ contend for the uplinks even where no two of them share a host.
 opens the Mininet prompt on this fabric, with the controller attached. Plain Mininet can build it too, with its own
 switches, its own controller and without shaping (one spine only: a learning switch knows no loops):
 
-    sudo PYTHONPATH=. mn --custom topologies/rack_spine.py --topo rack-spine,2,4
+    sudo PYTHONPATH=. .venv/bin/python .venv/bin/mn --custom topologies/rack_spine.py --topo rack-spine,2,4
 """
 
 from __future__ import annotations
