@@ -1,4 +1,4 @@
-"""The only module that runs external commands: each with a deadline, and an error that says which one failed and why."""
+"""The only module that runs external commands: each with a deadline, and an error that says what failed and why."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def start(
     env: Mapping[str, str] | None = None,
     stdin: int = subprocess.DEVNULL,
     stdout: int | None = None,
-    pass_fds: Sequence[int] = (),
+    new_session: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a program that dies with the thread that started it; call it from a thread that lives as long as needed.
 
@@ -76,7 +76,7 @@ def start(
                 stdout=sink if stdout is None else stdout,
                 stderr=sink,
                 env=None if env is None else dict(env),
-                pass_fds=pass_fds,
+                start_new_session=new_session,
                 preexec_fn=lambda: die_with_parent(parent),
             )
         except FileNotFoundError:
