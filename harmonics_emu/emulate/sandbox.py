@@ -1,0 +1,92 @@
+"""One run, one sandbox: private network, process and mount namespaces that vanish with the process that asked for them.
+
+`start_sandbox` is called outside and `enter_sandbox` is the first thing that the program started in it does. Death
+travels one way: the caller's death kills `unshare` (parent-death signal), which kills process 1 of the sandbox
+(--kill-child), with which the kernel ends every process in it and frees its interfaces, bridges and mounts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harmonics_emu.emulate import shell
+from harmonics_emu.errors import HarmonicsError, UsageError
+
+STATE = Path("/run/harmonics")
+"""Where the sandbox keeps its sockets and databases: a tmpfs of its own, short enough for Unix socket paths."""
+SHARED_PAGES = Path("/dev/shm")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNET = 0x40000000
+
+
+def require_root() -> None:
+    if os.geteuid() != 0:
+        raise UsageError(
+            "the emulator makes network namespaces and needs root: call it with sudo "
+            "(`harmonics-emu simulate` and `compare --engine simulate` need none)"
+        )
+
+
+def start_sandbox(
+    argv: Sequence[str],
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: int = subprocess.PIPE,
+    stdout: int | None = subprocess.PIPE,
+) -> subprocess.Popen[bytes]:
+    """Start `argv` as process 1 of a new sandbox. It dies with the calling thread, however that ends."""
+    require_root()
+    wrapped = ["unshare", "--net", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child=KILL", "--", *argv]
+    return shell.start(wrapped, log=log, env=env, stdin=stdin, stdout=stdout, new_session=True)
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
+    """How to start one of this project's modules with the interpreter that runs now."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def enter_sandbox(keep: Sequence[Path]) -> None:
+    """Make this process's mounts private to the sandbox: /run, /dev/shm and /sys of its own, loopback up.
+
+    keep: directories that must stay reachable even where they lie below a path that is covered.
+    Raises HarmonicsError if this process is not process 1 of a sandbox: on the host it would cover the real /run.
+    """
+    if os.getpid() != 1:
+        raise HarmonicsError("enter_sandbox was called outside a sandbox")
+    held = [(path, os.open(path, os.O_PATH)) for path in keep if _is_below(path, (Path("/run"), SHARED_PAGES))]
+    shell.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=256m", "harmonics", "/run"])
+    shell.run(["mount", "-t", "tmpfs", "-o", "mode=1777,size=256m", "harmonics", str(SHARED_PAGES)])
+    for path, handle in held:
+        path.mkdir(parents=True, exist_ok=True)
+        shell.run(["mount", "--bind", f"/proc/{os.getpid()}/fd/{handle}", str(path)])
+        os.close(handle)
+    # A mount of sysfs shows the interfaces of the namespace in which it was mounted.
+    shell.run(["mount", "-t", "sysfs", "sysfs", "/sys"])
+    STATE.mkdir(mode=0o755)
+    for setting in ("all", "default"):
+        disable = Path(f"/proc/sys/net/ipv6/conf/{setting}/disable_ipv6")
+        if disable.exists():
+            disable.write_text("1")
+    shell.run(["ip", "link", "set", "lo", "up"])
+
+
+def _is_below(path: Path, covered: Sequence[Path]) -> bool:
+    resolved = path.resolve()
+    return any(resolved == root or root in resolved.parents for root in covered)
+
+
+def enter_network_namespace(name: str) -> None:
+    """Move the calling thread into the named network namespace."""
+    handle = os.open(f"/run/netns/{name}", os.O_RDONLY)
+    try:
+        if _libc.setns(handle, _CLONE_NEWNET) != 0:
+            raise HarmonicsError(f"can't enter network namespace {name}: {os.strerror(ctypes.get_errno())}")
+    finally:
+        os.close(handle)

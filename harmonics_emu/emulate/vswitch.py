@@ -1,0 +1,205 @@
+"""A run's own Open vSwitch: its database and switch daemon, its bridges, and room in the daemon's packet sockets.
+
+Everything lives in the sandbox: no other ovsdb-server or ovs-vswitchd of the machine is touched or needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from harmonics_emu.emulate import shell
+from harmonics_emu.emulate.sandbox import STATE
+from harmonics_emu.errors import HarmonicsError
+from topologies.addressing import datapath_ids, port_name, port_numbers, short_name
+from topologies.fabric import Fabric
+
+SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
+SEND_BUFFER = 32 * 2**20
+"""What SO_SNDBUFFORCE is asked for; the kernel doubles it. Packets waiting in HTB count against this buffer."""
+SO_SNDBUFFORCE = 32
+SYS_PIDFD_OPEN = 434
+SYS_PIDFD_GETFD = 438
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class VSwitchError(HarmonicsError):
+    """Open vSwitch did not start, or did not do what it was asked."""
+
+
+@dataclass
+class VSwitch:
+    """The two daemons of one run. `datapath` is 'netdev' (userspace, with TSO) or 'system' (kernel module)."""
+
+    logs: Path
+    datapath: str
+    database: subprocess.Popen[bytes]
+    daemon: subprocess.Popen[bytes]
+
+    def command(self, *arguments: str, timeout_s: float = 20.0) -> str:
+        """Run one ovs-vsctl transaction and wait until the switch daemon has carried it out."""
+        patience = f"--timeout={int(timeout_s)}"
+        return shell.run(["ovs-vsctl", f"--db={_database_socket()}", patience, *arguments], timeout_s=timeout_s + 1)
+
+    def restart_daemon(self) -> None:
+        """Start ovs-vswitchd again after it died; bridges and ports come back from the database."""
+        self.daemon = _start_daemon(self.logs)
+        _wait_for(STATE / "vswitchd.pid", self.daemon, "ovs-vswitchd")
+
+    def alive(self) -> bool:
+        return self.daemon.poll() is None and self.database.poll() is None
+
+    def cpu_seconds(self) -> float:
+        """CPU time that the switch daemon has used so far, all threads."""
+        fields = Path(f"/proc/{self.daemon.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> None:
+        for process in (self.daemon, self.database):
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        for process in (self.daemon, self.database):
+            process.wait(timeout=5)
+
+
+def kernel_datapath_available() -> bool:
+    """Whether the kernel has the openvswitch module, built in or loaded."""
+    return Path("/sys/module/openvswitch").exists()
+
+
+def start_vswitch(logs: Path, datapath: str | None = None) -> VSwitch:
+    """Start a database and a switch daemon in this sandbox; the kernel datapath where there is one.
+
+    Raises VSwitchError with the daemon's last line if either does not come up within ten seconds.
+    """
+    for program in ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl"):
+        if shutil.which(program) is None:
+            raise VSwitchError(f"{program} is not installed: run scripts/bootstrap (package openvswitch-switch)")
+    chosen = datapath or ("system" if kernel_datapath_available() else "netdev")
+    database_file = STATE / "conf.db"
+    shell.run(["ovsdb-tool", "create", str(database_file), str(SCHEMA)])
+    database = shell.start(
+        ["ovsdb-server", str(database_file), f"--remote=p{_database_socket()}", f"--unixctl={STATE}/ovsdb.ctl"],
+        log=logs / "ovsdb-server.log",
+        env=_environment(),
+    )
+    _wait_for(STATE / "db.sock", database, "ovsdb-server")
+    settings = ["--no-wait", "init"]
+    if chosen == "netdev":
+        # Read once at the daemon's start: without it TCP through a userspace bridge stalls on unfinished checksums.
+        settings += ["--", "set", "Open_vSwitch", ".", "other_config:userspace-tso-enable=true"]
+    shell.run(["ovs-vsctl", f"--db={_database_socket()}", *settings])
+    daemon = _start_daemon(logs)
+    _wait_for(STATE / "vswitchd.pid", daemon, "ovs-vswitchd")
+    return VSwitch(logs, chosen, database, daemon)
+
+
+def create_bridges(vswitch: VSwitch, fabric: Fabric) -> None:
+    """Make every switch of the fabric with all its ports in one transaction, then read the port numbers back."""
+    ports, datapaths = port_numbers(fabric), datapath_ids(fabric)
+    transaction: list[str] = []
+    for switch in fabric.switches:
+        bridge = short_name(switch.name)
+        transaction += ["--", "add-br", bridge, "--", "set", "bridge", bridge]
+        transaction += [f"datapath_type={vswitch.datapath}", "protocols=OpenFlow13", "fail_mode=secure"]
+        transaction += [f"other-config:datapath-id={datapaths[switch.name]:016x}", "mcast_snooping_enable=false"]
+        for peer, number in ports[switch.name].items():
+            interface = port_name(switch.name, peer)
+            transaction += ["--", "add-port", bridge, interface]
+            transaction += ["--", "set", "interface", interface, f"ofport_request={number}"]
+    vswitch.command(*transaction[1:], timeout_s=60)
+    _check_ports(vswitch, fabric, ports)
+    if vswitch.datapath == "netdev":
+        grow_send_buffers(vswitch.daemon.pid)
+
+
+def connect_controller(vswitch: VSwitch, fabric: Fabric, openflow_port: int) -> None:
+    """Point every bridge to the controller on the sandbox's loopback."""
+    transaction: list[str] = []
+    for switch in fabric.switches:
+        bridge = short_name(switch.name)
+        transaction += ["--", "set-controller", bridge, f"tcp:127.0.0.1:{openflow_port}"]
+        transaction += ["--", "set", "controller", bridge, "max_backoff=1000", "connection_mode=out-of-band"]
+    vswitch.command("--no-wait", *transaction)
+
+
+def grow_send_buffers(pid: int) -> int:
+    """Give the daemon's packet sockets room for what waits in HTB queues; returns how many sockets were changed.
+
+    The sockets are borrowed through pidfd_getfd and forced past the global limit, which stays as it is.
+    """
+    packet_inodes = {line.split()[8] for line in Path(f"/proc/{pid}/net/packet").read_text().splitlines()[1:]}
+    pidfd = _libc.syscall(SYS_PIDFD_OPEN, pid, 0)
+    if pidfd < 0:
+        raise VSwitchError(f"can't reach ovs-vswitchd's sockets: {os.strerror(ctypes.get_errno())}")
+    changed = 0
+    try:
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(entry))
+                if found and found[1] in packet_inodes:
+                    _grow_one(pidfd, int(entry.name))
+                    changed += 1
+    finally:
+        os.close(pidfd)
+    return changed
+
+
+def _grow_one(pidfd: int, descriptor: int) -> None:
+    copy = _libc.syscall(SYS_PIDFD_GETFD, pidfd, descriptor, 0)
+    if copy < 0:
+        raise VSwitchError(f"can't borrow ovs-vswitchd's socket: {os.strerror(ctypes.get_errno())}")
+    with socket.socket(fileno=copy) as borrowed:
+        borrowed.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, SEND_BUFFER)
+        granted = borrowed.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    if granted < 2 * SEND_BUFFER:
+        raise VSwitchError(f"ovs-vswitchd's packet socket got a send buffer of {granted} bytes, not {2 * SEND_BUFFER}")
+
+
+def _check_ports(vswitch: VSwitch, fabric: Fabric, ports: dict[str, dict[str, int]]) -> None:
+    listing = vswitch.command("--format=csv", "--no-headings", "--columns=name,ofport,error", "list", "interface")
+    found = {}
+    for line in listing.splitlines():
+        name, number, error = (field.strip('"') for field in line.split(",", 2))
+        found[name] = (number, error)
+    for switch in fabric.switches:
+        for peer, wanted in ports[switch.name].items():
+            number, error = found.get(port_name(switch.name, peer), ("missing", ""))
+            if number != str(wanted):
+                raise VSwitchError(f"port {switch.name} to {peer} got number {number}, not {wanted}: {error}")
+
+
+def _database_socket() -> str:
+    return f"unix:{STATE}/db.sock"
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OVS_RUNDIR": str(STATE), "OVS_LOGDIR": str(STATE), "OVS_DBDIR": str(STATE)}
+
+
+def _start_daemon(logs: Path) -> subprocess.Popen[bytes]:
+    (STATE / "vswitchd.pid").unlink(missing_ok=True)
+    return shell.start(
+        ["ovs-vswitchd", _database_socket(), f"--pidfile={STATE}/vswitchd.pid", f"--unixctl={STATE}/vswitchd.ctl"],
+        log=logs / "ovs-vswitchd.log",
+        env=_environment(),
+    )
+
+
+def _wait_for(path: Path, process: subprocess.Popen[bytes], name: str, timeout_s: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not path.exists():
+        if process.poll() is not None:
+            raise VSwitchError(f"{name} ended with status {process.returncode} at its start; see logs/{name}.log")
+        if time.monotonic() > deadline:
+            raise VSwitchError(f"{name} did not come up within {timeout_s:g} s; see logs/{name}.log")
+        time.sleep(0.005)
