@@ -8,17 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ITERATION = np.dtype(
-    [
-        ("rank", np.int32),
-        ("iteration", np.int32),
-        ("start_s", np.float64),
-        ("compute_s", np.float64),
-        ("gate_s", np.float64),
-        ("end_s", np.float64),
-    ]
-)
-"""One rank's iteration. start_s and end_s count from time zero; compute_s and gate_s are durations inside it."""
+from workloads.spans import ITERATION
+
+__all__ = ["ITERATION", "LINK_SAMPLE", "Decision", "JobOutcome", "Records"]
 
 LINK_SAMPLE = np.dtype(
     [
