@@ -1,0 +1,70 @@
+"""Sleeping until an absolute time, and keeping account of how late the machine woke the sleeper."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import time
+from array import array
+from pathlib import Path
+
+import numpy as np
+
+PR_SET_TIMERSLACK = 29
+KEPT = 100_000
+"""Sleeps whose lateness is kept, the latest ones: enough for a 99th percentile, and bounded."""
+
+
+class Timeout(Exception):
+    """Something that was waited for did not come in time."""
+
+
+class Timer:
+    """Sleeps to absolute CLOCK_MONOTONIC times, so that errors do not add up over a run.
+
+    Making one asks the kernel to wake this thread as exactly as it can (the default slack is 50 us).
+    """
+
+    def __init__(self) -> None:
+        ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+        self._lateness_ns = array("q")
+        self._count = 0
+
+    def sleep_until(self, when_ns: int, spin_ns: int = 0) -> int:
+        """Wait until `when_ns` and return how late it is then, ns; at once if that time has passed.
+
+        The last `spin_ns` are waited out on the CPU, which makes up for a late wake-up: keep them to 100 us or so,
+        and for moments that matter.
+        """
+        now_ns = time.monotonic_ns()
+        wake_ns = when_ns - spin_ns
+        if now_ns < wake_ns:
+            time.sleep((wake_ns - now_ns) / 1e9)
+            now_ns = time.monotonic_ns()
+            self._keep(now_ns - wake_ns)
+        while now_ns < when_ns:
+            now_ns = time.monotonic_ns()
+        return now_ns - when_ns
+
+    def _keep(self, lateness_ns: int) -> None:
+        if self._count < KEPT:
+            self._lateness_ns.append(lateness_ns)
+        else:
+            self._lateness_ns[self._count % KEPT] = lateness_ns
+        self._count += 1
+
+    def lateness(self) -> dict[str, float]:
+        """How late sleeps woke, before any spinning: count, and median, 99th percentile and maximum in seconds."""
+        if not self._count:
+            return {"sleeps": 0, "median_s": 0.0, "p99_s": 0.0, "max_s": 0.0}
+        late_s = np.frombuffer(self._lateness_ns, np.int64) / 1e9
+        return {
+            "sleeps": self._count,
+            "median_s": float(np.median(late_s)),
+            "p99_s": float(np.percentile(late_s, 99)),
+            "max_s": float(late_s.max()),
+        }
+
+    def save(self, path: Path) -> None:
+        """Write `lateness` as JSON."""
+        path.write_text(json.dumps(self.lateness()) + "\n")
