@@ -1,0 +1,392 @@
+"""The one module that knows os-ken and Ryu: connections from switches, and OpenFlow 1.3 messages to and from them.
+
+Both frameworks have one code base (os-ken is Ryu's maintained fork), so the same calls serve both; they differ in
+the package's name, the base class of an app and in what runs their loops. os-ken uses threads, Ryu eventlet's green
+threads: with Ryu, `load` makes threading and socket green, so that the rest of the controller is written for threads.
+
+All changes of a switch travel as one write with a barrier at its end, since the frameworks queue single messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from controller.difference import Change
+from controller.flows import Actions, Flow, Group, Match, Tables, matching
+from harmonics_emu.errors import HarmonicsError
+
+FrameworkName = Literal["os-ken", "ryu"]
+LISTEN_ADDRESS = "127.0.0.1"
+ALL_BITS = 2**64 - 1
+
+log = logging.getLogger(__name__)
+
+
+class SwitchError(HarmonicsError):
+    """A switch that went away, or did not answer in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What an entry has counted."""
+
+    packets: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a switch said that it holds, and what its entries have counted."""
+
+    tables: Tables
+    counts: dict[Flow, Count]
+
+
+class Listener(Protocol):
+    """Who wants to know which switches there are. Called from the framework's loop: must not wait for a switch."""
+
+    def connected(self, switch: Switch) -> None: ...
+
+    def disconnected(self, switch: Switch) -> None: ...
+
+
+class Ticket:
+    """A batch under way to one switch: done when its last answer has come, or the switch has gone."""
+
+    def __init__(self, datapath_id: int) -> None:
+        self._datapath_id = datapath_id
+        self._done = threading.Event()
+        self._lost = False
+        self.errors: dict[Change, str] = {}
+        self.flows: list[Any] = []
+        self.groups: list[Any] = []
+
+    def finish(self, *, lost: bool = False) -> None:
+        self._lost = self._lost or lost
+        self._done.set()
+
+    def wait(self, deadline: float) -> None:
+        """Wait for the end of the batch. SwitchError if that does not come before `deadline` (monotonic seconds)."""
+        if not self._done.wait(max(0.0, deadline - time.monotonic())):
+            raise SwitchError(f"switch with datapath id {self._datapath_id} did not answer in time")
+        if self._lost:
+            raise SwitchError(f"switch with datapath id {self._datapath_id} disconnected before it answered")
+
+
+class Switch:
+    """A connected switch. `submit` and `request_contents` send and return at once; one batch at a time, please."""
+
+    def __init__(self, datapath: Any) -> None:
+        self.datapath_id: int = datapath.id
+        self._datapath = datapath
+        self._parser = datapath.ofproto_parser
+        self._protocol = datapath.ofproto
+        self._lock = threading.Lock()
+        self._tickets: dict[int, Ticket] = {}
+        self._changes: dict[int, tuple[Ticket, Change]] = {}
+        self._closed = False
+
+    def submit(self, changes: Sequence[Change]) -> Ticket:
+        """Send changes and a barrier. Once the ticket is done, `ticket.errors` says which ones the switch refused."""
+        ticket = Ticket(self.datapath_id)
+        sent: dict[int, tuple[Ticket, Change]] = {}
+        messages = bytearray()
+        for change in changes:
+            xid, encoded = self._encode(self._change_message(change))
+            sent[xid] = (ticket, change)
+            messages += encoded
+        return self._send(ticket, messages, self._parser.OFPBarrierRequest(self._datapath), sent)
+
+    def request_contents(self) -> Ticket:
+        """Ask for all entries and groups; give the ticket to `contents` once it is done."""
+        protocol, parser = self._protocol, self._parser
+        flows = parser.OFPFlowStatsRequest(
+            self._datapath, 0, protocol.OFPTT_ALL, protocol.OFPP_ANY, protocol.OFPG_ANY, 0, 0, parser.OFPMatch()
+        )
+        groups = parser.OFPGroupDescStatsRequest(self._datapath, 0)
+        ticket = Ticket(self.datapath_id)
+        xid, encoded = self._encode(flows)
+        with self._lock:
+            self._tickets[xid] = ticket
+        return self._send(ticket, bytearray(encoded), groups, {})
+
+    def contents(self, ticket: Ticket) -> Contents:
+        counts = {self._decode_flow(entry): Count(entry.packet_count, entry.byte_count) for entry in ticket.flows}
+        groups = frozenset(
+            Group(entry.group_id, tuple(bucket.actions[0].port for bucket in entry.buckets)) for entry in ticket.groups
+        )
+        return Contents(Tables(frozenset(counts), groups), counts)
+
+    def answered_flows(self, message: Any) -> None:
+        """Part of the answer to a request for entries."""
+        with self._lock:
+            ticket = self._tickets.get(message.xid)
+            if ticket is not None:
+                ticket.flows += message.body
+                if not message.flags & self._protocol.OFPMPF_REPLY_MORE:
+                    del self._tickets[message.xid]
+
+    def answered_last(self, message: Any) -> None:
+        """The answer to the last message of a batch: a barrier, or the request for groups (in one or more parts)."""
+        with self._lock:
+            ticket = self._tickets.get(message.xid)
+            if ticket is None:
+                return
+            if hasattr(message, "body"):
+                ticket.groups += message.body
+                if message.flags & self._protocol.OFPMPF_REPLY_MORE:
+                    return
+            del self._tickets[message.xid]
+            for xid in [xid for xid, (owner, _) in self._changes.items() if owner is ticket]:
+                del self._changes[xid]
+        ticket.finish()
+
+    def refused(self, message: Any) -> None:
+        """The switch answered a message with an error."""
+        kind = self._protocol.ofp_error_type_to_str(message.type)
+        code = self._protocol.ofp_error_code_to_str(message.type, message.code)
+        reason = f"the switch answered {kind.split('(')[0]}: {code.split('(')[0]}"
+        with self._lock:
+            ticket, change = self._changes.get(message.xid, (None, None))
+            if ticket is not None and change is not None:
+                ticket.errors[change] = reason
+        log.warning("datapath %d: %s to %s", self.datapath_id, reason, change or f"message {message.xid}")
+
+    def lost(self) -> None:
+        """The connection has gone: nobody need wait for it any more."""
+        with self._lock:
+            self._closed = True
+            waiting = list(self._tickets.values())
+            self._tickets.clear()
+            self._changes.clear()
+        for ticket in waiting:
+            ticket.finish(lost=True)
+
+    def _send(
+        self, ticket: Ticket, messages: bytearray, last: Any, changes: dict[int, tuple[Ticket, Change]]
+    ) -> Ticket:
+        xid, encoded = self._encode(last)
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._tickets[xid] = ticket
+                self._changes.update(changes)
+        if closed or not self._datapath.send(bytes(messages + encoded)):
+            ticket.finish(lost=True)
+        return ticket
+
+    def _encode(self, message: Any) -> tuple[int, bytes]:
+        self._datapath.set_xid(message)
+        message.serialize()
+        return message.xid, bytes(message.buf)
+
+    def _change_message(self, change: Change) -> Any:
+        if isinstance(change.item, Group):
+            return self._group_message(change.operation, change.item)
+        return self._flow_message(change.operation, change.item)
+
+    def _flow_message(self, operation: str, flow: Flow) -> Any:
+        protocol, parser = self._protocol, self._parser
+        match = parser.OFPMatch(**{field: _match_argument(value) for field, value in flow.match})
+        common = {"table_id": flow.table, "priority": flow.priority, "cookie": flow.cookie, "match": match}
+        if operation == "add":
+            # Counters begin at zero even where the entry takes another one's place: they say what this rule did.
+            return parser.OFPFlowMod(
+                self._datapath,
+                command=protocol.OFPFC_ADD,
+                flags=protocol.OFPFF_RESET_COUNTS,
+                instructions=self._instructions(flow.actions),
+                **common,
+            )
+        return parser.OFPFlowMod(
+            self._datapath,
+            command=protocol.OFPFC_DELETE_STRICT,
+            cookie_mask=ALL_BITS,
+            out_port=protocol.OFPP_ANY,
+            out_group=protocol.OFPG_ANY,
+            **common,
+        )
+
+    def _group_message(self, operation: str, group: Group) -> Any:
+        protocol, parser = self._protocol, self._parser
+        command = protocol.OFPGC_ADD if operation == "add" else protocol.OFPGC_DELETE
+        ports = group.ports if operation == "add" else ()
+        buckets = [
+            parser.OFPBucket(1, protocol.OFPP_ANY, protocol.OFPG_ANY, [parser.OFPActionOutput(port)]) for port in ports
+        ]
+        return parser.OFPGroupMod(self._datapath, command, protocol.OFPGT_SELECT, group.number, buckets)
+
+    def _instructions(self, actions: Actions) -> list[Any]:
+        parser = self._parser
+        makers: dict[str, Callable[[Any], Any]] = {
+            "set_dscp": lambda code_point: parser.OFPActionSetField(ip_dscp=code_point),
+            "set_eth_dst": lambda address: parser.OFPActionSetField(eth_dst=address),
+            "output": parser.OFPActionOutput,
+            "group": parser.OFPActionGroup,
+        }
+        applied = [makers[name](argument) for name, argument in actions if name != "goto"]
+        instructions = []
+        if applied:
+            instructions.append(parser.OFPInstructionActions(self._protocol.OFPIT_APPLY_ACTIONS, applied))
+        instructions += [parser.OFPInstructionGotoTable(table) for name, table in actions if name == "goto"]
+        return instructions
+
+    def _decode_flow(self, entry: Any) -> Flow:
+        actions: list[tuple[str, int | str]] = []
+        for instruction in entry.instructions:
+            if instruction.type == self._protocol.OFPIT_GOTO_TABLE:
+                actions.append(("goto", instruction.table_id))
+            else:
+                actions += [self._decode_action(action) for action in instruction.actions]
+        match = _decode_match(entry.match)
+        return Flow(entry.table_id, entry.priority, entry.cookie, match, tuple(actions))
+
+    def _decode_action(self, action: Any) -> tuple[str, int | str]:
+        if action.type == self._protocol.OFPAT_OUTPUT:
+            return ("output", action.port)
+        if action.type == self._protocol.OFPAT_GROUP:
+            return ("group", action.group_id)
+        if action.type == self._protocol.OFPAT_SET_FIELD:
+            return (f"set_{action.key.removeprefix('ip_')}", action.value)
+        return (type(action).__name__, action.type)
+
+
+def _match_argument(value: int | str) -> Any:
+    """A match value as the frameworks take it: a masked address is a pair."""
+    if isinstance(value, str) and "/" in value:
+        return tuple(value.split("/"))
+    return value
+
+
+def _decode_match(match: Any) -> Match:
+    return matching(**{field: "/".join(value) if isinstance(value, tuple) else value for field, value in match.items()})
+
+
+class Framework:
+    """os-ken or Ryu, loaded. `start` begins to serve switches and returns."""
+
+    def __init__(self, name: FrameworkName) -> None:
+        """Load the framework: before any lock or socket is made, since Ryu needs green ones. SwitchError if it is
+        not installed."""
+        self.name = name
+        self._package = {"os-ken": "os_ken", "ryu": "ryu"}[name]
+        try:
+            if name == "ryu":
+                _prepare_eventlet()
+            self._hub = self._module("lib.hub")
+            self._app_manager = self._module("base.app_manager")
+            self._connections = self._module("controller.controller")
+            self._events = self._module("controller.ofp_event")
+            self._handler = self._module("controller.handler")
+            self._protocol = self._module("ofproto.ofproto_v1_3")
+        except ModuleNotFoundError as error:
+            hint = "scripts/install-ryu" if name == "ryu" else "pip install harmonics-emu[emulate]"
+            raise SwitchError(f"{name} can't be loaded ({error}): {hint}") from None
+        self._module("controller.ofp_handler")
+        if name == "os-ken":
+            # Its native hub calls every Exception a wish to end: one in a handler would end all handling, unlogged.
+            self._hub.TaskExit = type("TaskExit", (BaseException,), {})
+            self._connections.Datapath = _prompt_datapath(self._connections.Datapath)
+
+    def start(self, openflow_port: int, listener: Listener) -> None:
+        """Listen for switches on the loopback. SwitchError if the port is taken."""
+        _check_port(openflow_port)
+        # Options exist only once the modules above are imported. No configuration file of the machine has a say.
+        configuration = self._module("cfg").CONF
+        configuration(args=[], project="harmonics-emu", default_config_files=[], default_config_dirs=[])
+        configuration.set_override("ofp_listen_host", LISTEN_ADDRESS)
+        configuration.set_override("ofp_tcp_listen_port", openflow_port)
+        manager = self._app_manager.AppManager.get_instance()
+        manager.load_apps([f"{self._package}.controller.ofp_handler"])
+        manager.instantiate(self._app(), listener)
+        manager.instantiate_apps()
+        log.info("%s serves switches at %s:%d", self.name, LISTEN_ADDRESS, openflow_port)
+
+    def _module(self, name: str) -> Any:
+        return importlib.import_module(f"{self._package}.{name}")
+
+    def _app(self) -> type:
+        """The app that hands the framework's events on. Its handlers run one at a time, in the app's own loop."""
+        events, handler = self._events, self._handler
+        base = self._app_manager.OSKenApp if self.name == "os-ken" else self._app_manager.RyuApp
+        observe, main, dead = handler.set_ev_cls, handler.MAIN_DISPATCHER, handler.DEAD_DISPATCHER
+
+        class Switches(base):  # type: ignore[misc, valid-type]
+            OFP_VERSIONS = [self._protocol.OFP_VERSION]  # noqa: RUF012
+
+            def __init__(self, listener: Listener) -> None:
+                super().__init__()
+                self.listener = listener
+                self.switches: dict[Any, Switch] = {}
+
+            @observe(events.EventOFPStateChange, [main, dead])
+            def state_changed(self, event: Any) -> None:
+                if event.state == main:
+                    switch = self.switches[event.datapath] = Switch(event.datapath)
+                    self.listener.connected(switch)
+                elif event.datapath in self.switches:
+                    switch = self.switches.pop(event.datapath)
+                    switch.lost()
+                    self.listener.disconnected(switch)
+
+            @observe(events.EventOFPFlowStatsReply, main)
+            def flows_answered(self, event: Any) -> None:
+                self._switch(event).answered_flows(event.msg)
+
+            @observe([events.EventOFPBarrierReply, events.EventOFPGroupDescStatsReply], main)
+            def last_answered(self, event: Any) -> None:
+                self._switch(event).answered_last(event.msg)
+
+            @observe(events.EventOFPErrorMsg, main)
+            def refused(self, event: Any) -> None:
+                self._switch(event).refused(event.msg)
+
+            def _switch(self, event: Any) -> Switch:
+                return self.switches[event.msg.datapath]
+
+        return Switches
+
+
+def _prepare_eventlet() -> None:
+    """Make threads and sockets green, and give Ryu the name that it imports and eventlet has dropped."""
+    eventlet = importlib.import_module("eventlet")
+    eventlet.monkey_patch()
+    wsgi: Any = importlib.import_module("eventlet.wsgi")
+    if not hasattr(wsgi, "ALREADY_HANDLED"):
+        wsgi.ALREADY_HANDLED = object()
+
+
+def _prompt_datapath(base: Any) -> Any:
+    """os-ken's connection, but one that notices its end.
+
+    Native threads can't be killed, so when a switch hangs up, os-ken waits for its sending thread, which waits for
+    something to send: the connection would stay 'up' for ever. Declare it dead and wake that thread.
+    """
+
+    class PromptDatapath(base):
+        def _recv_loop(self) -> None:
+            try:
+                super()._recv_loop()
+            finally:
+                self.close()
+                self.send(b"", close_socket=True)
+
+    return PromptDatapath
+
+
+def _check_port(port: int) -> None:
+    """The frameworks bind in a thread of theirs, where a failure would only show in the log."""
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LISTEN_ADDRESS, port))
+        except OSError as error:
+            raise SwitchError(f"can't listen for switches at {LISTEN_ADDRESS}:{port}: {error.strerror}") from None
