@@ -7,8 +7,10 @@ travels one way: the caller's death kills `unshare` (parent-death signal), which
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -45,6 +47,22 @@ def start_sandbox(
     require_root()
     wrapped = ["unshare", "--net", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child=KILL", "--", *argv]
     return shell.start(wrapped, log=log, env=env, stdin=stdin, stdout=stdout, new_session=True)
+
+
+def kill_sandbox(process: subprocess.Popen[bytes], timeout_s: float = 30.0) -> None:
+    """End everything in a sandbox and wait until it is gone, interfaces included.
+
+    Process 1 is killed rather than `unshare`: that one then returns when the kernel has ended the whole namespace.
+    """
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for child in children.read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+    try:
+        process.wait(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(timeout=timeout_s)
 
 
 def python_command(module: str, *arguments: str) -> list[str]:

@@ -1,0 +1,108 @@
+"""Asks the policy at each decision point and puts its plan into force: switch rules, then host bands, then a check."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from harmonics_emu.emulate import tc
+from harmonics_emu.emulate.control import ControllerClient, RuleReport, network_state
+from harmonics_emu.emulate.network import namespace_of
+from harmonics_emu.errors import RunFailed
+from harmonics_emu.records import Decision
+from harmonics_emu.schedulers.interface import JobState, Plan, Policy, Snapshot
+from topologies.fabric import Fabric
+from workloads.collectives import ring_all_reduce
+from workloads.job import Background, Job
+
+INSTALL_TIMEOUT_S = 20.0
+
+
+@dataclass
+class Decider:
+    """One run's decision maker. `decide` is called at time zero and whenever jobs or links come and go.
+
+    The emulator carries out levels and paths; a plan that asks for rates or start times is refused by name, since
+    a plan that is half obeyed would be reported as if it had been obeyed.
+    """
+
+    fabric: Fabric
+    jobs: Sequence[Job]
+    background: Sequence[Background]
+    policy: Policy
+    options: dict[str, Any]
+    seed: int
+    controller: ControllerClient
+    decisions: list[Decision] = field(default_factory=list)
+    rules: list[RuleReport] = field(default_factory=list)
+    links_down: frozenset[str] = frozenset()
+    plan: Plan | None = None
+
+    def decide(self, time_s: float, active: Sequence[Job], iterations_done: dict[str, int]) -> Plan:
+        """Make a plan for the active jobs and put it into force if it differs from the one before."""
+        snapshot = Snapshot(
+            time_s=time_s,
+            fabric=self.fabric,
+            jobs=tuple(_state(job, iterations_done.get(job.name, 0)) for job in active),
+            seed=self.seed,
+            background=tuple(self.background),
+            links_down=self.links_down,
+            options=self.options,
+        )
+        began = time.perf_counter()
+        plan = self.policy.plan(snapshot)
+        solve_s = time.perf_counter() - began
+        self._refuse_what_is_not_enforced(plan)
+        self.decisions.append(Decision(time_s, plan.policy, solve_s, solve_s, plan_facts(plan)))
+        self._enforce(plan)
+        self.plan = plan
+        return plan
+
+    def reinstall(self) -> None:
+        """Put the plan in force once more, after a switch daemon or the controller was started again."""
+        plan, self.plan = self.plan, None
+        if plan is not None:
+            self._enforce(plan)
+            self.plan = plan
+
+    def _enforce(self, plan: Plan) -> None:
+        self.rules = self.controller.install(
+            network_state(self.fabric, self.jobs, plan, self.seed, self.links_down, self.background),
+            INSTALL_TIMEOUT_S,
+        )
+        levels = {job.name: plan.of(job.name).level for job in self.jobs}
+        if self.plan is None or any(self.plan.of(name).level != level for name, level in levels.items()):
+            for host in self.fabric.hosts:
+                present = {job.index: levels[job.name] for job in self.jobs if host.name in job.hosts}
+                if present:
+                    tc.set_host_levels(namespace_of(host.name), present)
+
+    def _refuse_what_is_not_enforced(self, plan: Plan) -> None:
+        for name, job in plan.jobs.items():
+            if job.rate_bps is not None or job.starts_s:
+                lever = "a rate" if job.rate_bps is not None else "start times"
+                raise RunFailed(
+                    f"policy {plan.policy} gives job {name!r} {lever}; the emulator carries out levels and paths only"
+                )
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """A plan as JSON values, for decisions.jsonl."""
+    jobs = {}
+    for name, job in plan.jobs.items():
+        facts = asdict(job)
+        facts["paths"] = [{"src": src, "dst": dst, "links": list(path)} for (src, dst), path in job.paths.items()]
+        facts["starts_s"] = list(job.starts_s)
+        jobs[name] = facts
+    return {"policy": plan.policy, "jobs": jobs, "facts": dict(plan.facts)}
+
+
+def _state(job: Job, iterations_done: int) -> JobState:
+    return JobState(
+        job=job,
+        transfers=ring_all_reduce(job.hosts, job.bytes),
+        compute_s=job.compute_s,
+        iterations_done=iterations_done,
+    )

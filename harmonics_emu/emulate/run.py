@@ -1,0 +1,152 @@
+"""The supervisor: makes one emulated run in a sandbox of its own, from outside it, and never leaves anything behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from harmonics_emu.emulate.protocol import Event, Finished, RunRequest, decode_event, encode_line
+from harmonics_emu.emulate.sandbox import kill_sandbox, python_command, require_root, start_sandbox
+from harmonics_emu.errors import HarmonicsError, RunFailed, UsageError
+from harmonics_emu.results.ownership import Owner
+from harmonics_emu.results.run_directory import make_subdirectory, write_file
+from harmonics_emu.results.schema import Isolated, Result, read_result
+from harmonics_emu.scenario import Scenario
+
+SILENCE_S = 90.0
+"""The run inside reports at least every second; so long a silence means that it hangs."""
+STOP_S = 15.0
+"""How long an interrupted run may take to stop its jobs and write down what it has."""
+
+
+@dataclass(frozen=True)
+class EmulatedRun:
+    """A finished run: its result and the exit status that a command should end with."""
+
+    result: Result
+    exit_code: int
+
+
+def invoking_owner() -> Owner | None:
+    """The user who called sudo, None where nobody did (ranks and files are root's then)."""
+    uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
+    if os.geteuid() != 0 or not uid or not gid or uid == "0":
+        return None
+    return int(uid), int(gid)
+
+
+def emulate(
+    scenario: Scenario,
+    policy: str,
+    directory: Path,
+    *,
+    owner: Owner | None = None,
+    allow_commands: bool = False,
+    isolated: Mapping[str, Isolated] | None = None,
+    on_event: Callable[[Event], None] = lambda event: None,
+) -> EmulatedRun:
+    """Run a scenario on the emulator, into a directory that `prepare_run_directory` made.
+
+    Call it from the main thread or one that outlives the run: the sandbox dies with the thread that started it.
+    UsageError without root, or where the scenario asks for what this machine can't do; RunFailed where the run could
+    not be carried to its end. A job that fails is no exception: its status is in the result.
+    """
+    require_root()
+    commands = [job.name for job in scenario.jobs() if job.command]
+    if commands and not allow_commands:
+        raise UsageError(
+            f"job {commands[0]!r} runs a command of the scenario's own; read it, then allow it with --allow-commands"
+        )
+    logs = make_subdirectory(directory, "logs", owner)
+    write_file(directory, "scenario.yaml", scenario.resolved_yaml().encode(), owner)
+    request = RunRequest(
+        directory=str(directory),
+        working_directory=os.getcwd(),
+        policy=policy,
+        seed=scenario.seed,
+        owner=owner,
+        allow_commands=allow_commands,
+        isolated=dict(isolated or {}),
+    )
+    finished = _supervise(request, logs / "run.log", on_event)
+    if finished.error is not None:
+        failure = UsageError if finished.exit_code == UsageError.exit_code else RunFailed
+        raise failure(finished.error)
+    return EmulatedRun(read_result(directory / "result.json"), finished.exit_code)
+
+
+def _supervise(request: RunRequest, log: Path, on_event: Callable[[Event], None]) -> Finished:
+    process = start_sandbox(python_command("harmonics_emu.emulate.inside"), log=log)
+    assert process.stdin is not None
+    try:
+        process.stdin.write(encode_line(request) + b"\n")
+        process.stdin.flush()
+        return _follow(process, on_event, SILENCE_S)
+    except BrokenPipeError:
+        return Finished(1, f"the run ended before it began; see {log}")
+    except KeyboardInterrupt:
+        # A second Ctrl-C leaves this handler and kills the sandbox at once.
+        with contextlib.suppress(BrokenPipeError, RunFailed):
+            process.stdin.close()
+            _follow(process, on_event, STOP_S)
+        raise
+    finally:
+        _end(process)
+
+
+def _follow(process: subprocess.Popen[bytes], on_event: Callable[[Event], None], silence_s: float) -> Finished:
+    """Hand on events until the run says that it has finished; RunFailed when it dies or falls silent."""
+    assert process.stdout is not None
+    handle = process.stdout.fileno()
+    pending = b""
+    deadline = time.monotonic() + silence_s
+    while True:
+        ready, _, _ = select.select([handle], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise RunFailed(f"the run said nothing for {silence_s:.0f} s and was ended; see its logs/run.log")
+        chunk = os.read(handle, 65536)
+        if not chunk:
+            raise RunFailed(f"the run ended without a word ({_status(process)}); see its logs/run.log")
+        deadline = time.monotonic() + silence_s
+        *lines, pending = (pending + chunk).split(b"\n")
+        for line in lines:
+            try:
+                event = decode_event.decode(line)
+            except msgspec.MsgspecError:
+                raise HarmonicsError(f"the run sent what is no event: {line[:200]!r}") from None
+            if isinstance(event, Finished):
+                return event
+            on_event(event)
+
+
+def _status(process: subprocess.Popen[bytes]) -> str:
+    try:
+        return f"status {process.wait(timeout=2)}"
+    except subprocess.TimeoutExpired:
+        return "still alive"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill the sandbox, with everything in it, and wait until it is gone. A Ctrl-C meanwhile does not stop that."""
+    previous = signal.getsignal(signal.SIGINT)
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        kill_sandbox(process)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+    finally:
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGINT, previous)
+
