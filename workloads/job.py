@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LEVELS = 8
-"""Priority levels of the fabric: 0 is served first, 7 last."""
-DEFAULT_LEVEL = 4
-"""The level of traffic that no plan gave another one."""
+from topologies.shaping import DEFAULT_LEVEL, LEVELS
+
+__all__ = ["DEFAULT_LEVEL", "LEVELS", "Background", "Job", "LinkEvent"]
 
 
 @dataclass(frozen=True)
