@@ -65,7 +65,7 @@ def new_run_directory(scenario: str, policy: str, owner: Owner | None, *, base: 
 def file_name(name: str) -> str:
     """`name` as a short, plain file name: other characters become '-', what is cut off a hash of the whole."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
-    if plain == name and len(name) <= NAME_LENGTH:
+    if plain and plain == name and len(name) <= NAME_LENGTH:
         return name
     digest = hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=4).hexdigest()
     return f"{plain[: NAME_LENGTH - 9]}-{digest}".lstrip("-")
