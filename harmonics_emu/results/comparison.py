@@ -126,6 +126,7 @@ def _figures(runs: Sequence[Result]) -> PolicyFigures:
 def _against(runs: Sequence[Result], fair: Sequence[Result], bounds: Sequence[float] | None) -> AgainstFair:
     whole = [index for index, pair in enumerate(zip(runs, fair, strict=True)) if all(map(_finished, pair))]
     pairs = [(runs[index], fair[index]) for index in whole]
+    contended = _is_contended(fair)
     training = [_reductions(run, base, _training) for run, base in pairs]
     communication = [_reductions(run, base, _communication) for run, base in pairs]
     mean_training = [fmean(reductions.values()) for reductions in training if reductions]
@@ -136,8 +137,8 @@ def _against(runs: Sequence[Result], fair: Sequence[Result], bounds: Sequence[fl
         communication_reduction=_median(mean_communication),
         communication_reduction_ci95=interval95(mean_communication),
         worst_job_training_reduction=_median(min(reductions.values()) for reductions in training if reductions),
-        contention_removed=_removed(pairs, [1.0] * len(pairs)),
-        of_achievable=_removed(pairs, [bounds[index] for index in whole]) if bounds is not None else None,
+        contention_removed=_removed(pairs, [1.0] * len(pairs)) if contended else None,
+        of_achievable=_removed(pairs, [bounds[index] for index in whole]) if contended and bounds is not None else None,
         jobs={
             job.name: JobReduction(
                 training_reduction=_median(reductions.get(job.name) for reductions in training),
@@ -165,17 +166,22 @@ def _reductions(run: Result, fair: Result, of: Callable[[JobResult], float]) -> 
     return {base.name: 1 - of(run.job(base.name)) / of(base) for base in fair.jobs if of(base) > 0}
 
 
-def _removed(pairs: Sequence[tuple[Result, Result]], floors: Sequence[float]) -> float | None:
-    """Median over repeats of (S_fair - S) / (S_fair - floor).
+def _is_contended(fair: Sequence[Result]) -> bool:
+    """Whether there is contention under fair to remove.
 
-    None where fair shows no contention to remove: a median S below LEAST_CONTENTION, or one that its repeats can't tell
-    from no contention at all (their interval reaches down to 1). A single repeat without contention is left out.
+    There is none where its median S is below LEAST_CONTENTION, or where its repeats can't tell S from 1 (their interval
+    reaches down to it).
     """
+    slowdowns = _known(run.cluster.S for run in fair if _finished(run))
+    interval = interval95(slowdowns)
+    if not slowdowns or median(slowdowns) < LEAST_CONTENTION:
+        return False
+    return interval is None or interval[0] > 1
+
+
+def _removed(pairs: Sequence[tuple[Result, Result]], floors: Sequence[float]) -> float | None:
+    """Median over repeats of (S_fair - S) / (S_fair - floor); a single repeat without contention is left out."""
     slowdowns = [(run.cluster.S, base.cluster.S) for run, base in pairs]
-    fair = _known(base for _, base in slowdowns)
-    interval = interval95(fair)
-    if not fair or median(fair) < LEAST_CONTENTION or (interval is not None and interval[0] <= 1):
-        return None
     return _median(
         (base - mine) / (base - floor)
         for (mine, base), floor in zip(slowdowns, floors, strict=True)
@@ -185,12 +191,13 @@ def _removed(pairs: Sequence[tuple[Result, Result]], floors: Sequence[float]) ->
 
 def _job_comparison(name: str, results: Mapping[str, Sequence[Result]]) -> JobComparison:
     alone = [run.job(name) for runs in results.values() for run in runs]
+    training_s = _median(job.isolated_training_s for job in alone)
     return JobComparison(
         isolated=JobFigures(
             iteration_s=_median(job.isolated_iteration_s for job in alone),
             communication_s=_median(job.isolated_communication_s for job in alone),
-            training_s=_median(job.isolated_training_s for job in alone),
-            slowdown=1.0,
+            training_s=training_s,
+            slowdown=None if training_s is None else 1.0,
         ),
         isolated_source=next((job.isolated_source for job in alone if job.isolated_source), None),
         policies={

@@ -21,6 +21,14 @@ _ASK = ctypes.c_int(-1)
 """An id that setfsuid refuses, whereupon it only says which one is in force."""
 
 
+def invoking_owner() -> Owner | None:
+    """The user who called sudo; None where nobody did, so that files and ranks are the calling user's own."""
+    uid, gid = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
+    if os.geteuid() != 0 or not uid.isdecimal() or not gid.isdecimal() or uid == "0":
+        return None
+    return int(uid), int(gid)
+
+
 @contextmanager
 def acting_as(owner: Owner | None) -> Iterator[None]:
     """Files and folders made in here belong to `owner`, and only what `owner` may reach is reached.

@@ -6,7 +6,8 @@ Numbers are written so that reading gives back the very same ones; an empty cell
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -78,7 +79,7 @@ def _read_csv(path: Path, columns: tuple[str, ...], key: str, dtype: np.dtype[An
     kinds = [int if np.issubdtype(dtype[column], np.integer) else _number for column in columns if column != key]
     order = [column for column in columns if column != key]
     found: dict[str, list[tuple[float, ...]]] = {}
-    with _open(path) as source:
+    with _explained(path), path.open(encoding="utf-8", newline="") as source:
         reader = csv.reader(source)
         try:
             if tuple(next(reader, ())) != columns:
@@ -90,7 +91,10 @@ def _read_csv(path: Path, columns: tuple[str, ...], key: str, dtype: np.dtype[An
         except (ValueError, IndexError, csv.Error) as error:
             raise UnreadableResult(f"{path}, line {max(1, reader.line_num)}: {error}") from None
     layout = np.dtype([(column, dtype[column]) for column in order])
-    return {name: np.array(rows, layout)[list(dtype.names or ())].astype(dtype) for name, rows in found.items()}
+    try:
+        return {name: np.array(rows, layout)[list(dtype.names or ())].astype(dtype) for name, rows in found.items()}
+    except OverflowError as error:
+        raise UnreadableResult(f"{path} holds a number that is too large: {error}") from None
 
 
 def _number(cell: str) -> float:
@@ -100,18 +104,19 @@ def _number(cell: str) -> float:
 def _read_lines(path: Path, kind: type[T]) -> list[T]:
     decoder = msgspec.json.Decoder(kind)
     found = []
-    with _open(path) as source:
+    with _explained(path), path.open("rb") as source:
         for number, line in enumerate(source, start=1):
             try:
                 found.append(decoder.decode(line))
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise UnreadableResult(f"{path}, line {number}: {error}") from None
     return found
 
 
-def _open(path: Path) -> TextIO:
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
     try:
-        return path.open(encoding="utf-8", errors="surrogateescape", newline="")
+        yield
     except OSError as error:
         raise UnreadableResult(f"cannot read {path}: {error.strerror}") from None
 

@@ -96,7 +96,7 @@ def replacing(directory: Path, name: str, owner: Owner | None) -> Iterator[TextI
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, FILE_MODE, dir_fd=handle)
         try:
-            with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as sink:
+            with open(descriptor, "w", encoding="utf-8", newline="") as sink:
                 yield sink
             os.rename(temporary, name, src_dir_fd=handle, dst_dir_fd=handle)
         except BaseException:

@@ -201,7 +201,7 @@ class JobFigures(msgspec.Struct, frozen=True):
 
 
 class JobComparison(msgspec.Struct, frozen=True):
-    """One job, alone and under each policy. isolated holds medians over repeats; its slowdown is 1 by definition."""
+    """One job, alone and under each policy. isolated: medians over repeats, slowdown 1 where its time is known."""
 
     isolated: JobFigures
     isolated_source: Source | None
@@ -251,5 +251,5 @@ def _read(path: Path, kind: type[T]) -> T:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
         raise UnreadableResult(f"cannot read {path}: {error.strerror}") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreadableResult(f"{path} is not a {kind.__name__.lower()} of schema 1: {error}") from None

@@ -41,7 +41,7 @@ def write_run(
     last: a directory that has one holds a whole run.
     """
     content = to_json(result)
-    write_file(directory, "scenario.yaml", scenario.encode(errors="surrogateescape"), owner)
+    write_file(directory, "scenario.yaml", scenario.encode(), owner)
     with replacing(directory, "iterations.csv", owner) as sink:
         rows.write_iterations(sink, records.iterations)
     with replacing(directory, "links.csv", owner) as sink:
@@ -82,11 +82,13 @@ def load_run(directory: Path) -> Run:
     )
     try:
         manifest = msgspec.json.decode((directory / MANIFEST).read_bytes(), type=dict[str, Any])
-        scenario = (directory / "scenario.yaml").read_text(encoding="utf-8", errors="surrogateescape")
+        scenario = (directory / "scenario.yaml").read_text(encoding="utf-8")
     except OSError as error:
         raise UnreadableResult(f"cannot read {error.filename}: {error.strerror}") from None
     except msgspec.DecodeError as error:
         raise UnreadableResult(f"{directory / MANIFEST} is no manifest: {error}") from None
+    except UnicodeDecodeError as error:
+        raise UnreadableResult(f"{directory / 'scenario.yaml'} is not UTF-8: {error}") from None
     return Run(directory, result, records, manifest, scenario)
 
 

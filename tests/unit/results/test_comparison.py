@@ -78,6 +78,8 @@ def test_a_run_in_which_a_job_failed_counts_as_failed_and_in_no_figure():
     assert comparison.policies["x"].makespan_s.median == 10.0
     assert comparison.against_fair["x"].training_reduction == pytest.approx(0.5)
     assert comparison.jobs["b"].policies["x"].communication_s == pytest.approx(1.0)
+    # Fair's own contention is judged by all of its repeats, though only one pair is left.
+    assert comparison.against_fair["x"].contention_removed == pytest.approx(1.0)
     every = compare({"fair": fair[:1], "x": [run("x", {"a": 1.0, "b": 1.0}, 0, fail=True)]})
     assert every.against_fair["x"].training_reduction is None
     assert every.against_fair["x"].jobs["b"].training_reduction is None

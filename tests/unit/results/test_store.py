@@ -145,9 +145,10 @@ def test_errors_name_the_field(directory):
     change(path, "engine", to="guess")
     with pytest.raises(UnreadableResult, match=r"Invalid enum value 'guess' - at `\$\.engine`"):
         read_result(path)
-    path.write_text("{")
-    with pytest.raises(UnreadableResult, match="is not a result of schema 1"):
-        read_result(path)
+    for content in (b"{", b'"\xff"', b"[]", b""):
+        path.write_bytes(content)
+        with pytest.raises(UnreadableResult, match="is not a result of schema 1"):
+            read_result(path)
     with pytest.raises(UnreadableResult, match=r"cannot read .*nowhere"):
         read_result(path.parent / "nowhere")
 
@@ -160,13 +161,22 @@ def test_errors_name_the_field(directory):
         ("links.csv", "", "line 2: pop from empty list"),
         ("decisions.jsonl", '{"time_s": "now"}', r"line 1: .*time_s"),
         ("rules.jsonl", "[]", r"line 1: Expected `object`"),
+        ("rules.jsonl", '{"a": "\xff"}', "line 1: "),
+        ("links.csv", "0.0,\xff,1,1,1,0.0", r"line 1: 'utf-8' codec"),
     ],
 )
 def test_errors_name_the_line(directory, name, line, said):
     path = directory / name
     header = path.read_text().splitlines()[0] + "\n" if name.endswith("csv") else ""
-    path.write_text(f"{header}{line}\n")
+    path.write_bytes(f"{header}{line}\n".encode("latin-1"))
     with pytest.raises(UnreadableResult, match=rf"{name}, {said}"):
+        load_run(directory)
+
+
+def test_a_number_too_large_is_refused(directory):
+    path = directory / "iterations.csv"
+    path.write_text(path.read_text() + f"vision,0,{2**40},0.0,0.0,0.0,1.0\n")
+    with pytest.raises(UnreadableResult, match=r"iterations.csv holds a number that is too large"):
         load_run(directory)
 
 
@@ -186,11 +196,15 @@ numbers = st.floats(allow_nan=True, allow_infinity=False)
 measured = st.tuples(st.integers(0, 99), st.integers(0, 10**6), numbers, numbers, numbers, numbers)
 
 
-@given(st.dictionaries(st.text(st.characters(exclude_characters="\0\r")), st.lists(measured, min_size=1), max_size=3))
+@given(
+    st.dictionaries(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0\r")), st.lists(measured, min_size=1), max_size=3
+    )
+)
 def test_rows_survive_the_file(tmp_path_factory, tables):
     before = {name: np.array(table, ITERATION) for name, table in tables.items()}
     path = tmp_path_factory.mktemp("rows") / "iterations.csv"
-    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as sink:
+    with path.open("w", encoding="utf-8", newline="") as sink:
         rows.write_iterations(sink, before)
     after = rows.read_iterations(path)
     assert list(after) == list(before)
