@@ -283,7 +283,6 @@ class Framework:
                 _prepare_eventlet()
             self._hub = self._module("lib.hub")
             self._app_manager = self._module("base.app_manager")
-            self._connections = self._module("controller.controller")
             self._events = self._module("controller.ofp_event")
             self._handler = self._module("controller.handler")
             self._protocol = self._module("ofproto.ofproto_v1_3")
@@ -294,7 +293,7 @@ class Framework:
         if name == "os-ken":
             # Its native hub calls every Exception a wish to end: one in a handler would end all handling, unlogged.
             self._hub.TaskExit = type("TaskExit", (BaseException,), {})
-            self._connections.Datapath = _prompt_datapath(self._connections.Datapath)
+            _notice_hang_ups(self._module("controller.controller").Datapath)
 
     def start(self, openflow_port: int, listener: Listener) -> None:
         """Listen for switches on the loopback. SwitchError if the port is taken."""
@@ -364,22 +363,23 @@ def _prepare_eventlet() -> None:
         wsgi.ALREADY_HANDLED = object()
 
 
-def _prompt_datapath(base: Any) -> Any:
-    """os-ken's connection, but one that notices its end.
+def _notice_hang_ups(datapath: Any) -> None:
+    """Make os-ken's connections notice their end.
 
     Native threads can't be killed, so when a switch hangs up, os-ken waits for its sending thread, which waits for
-    something to send: the connection would stay 'up' for ever. Declare it dead and wake that thread.
+    something to send: the connection would stay 'up' for ever. Declare it dead and wake that thread. (The class calls
+    itself by its module's name, so it can be mended but not replaced by a subclass.)
     """
+    receive = datapath._recv_loop
 
-    class PromptDatapath(base):
-        def _recv_loop(self) -> None:
-            try:
-                super()._recv_loop()
-            finally:
-                self.close()
-                self.send(b"", close_socket=True)
+    def receive_until_dead(self: Any) -> None:
+        try:
+            receive(self)
+        finally:
+            self.close()
+            self.send(b"", close_socket=True)
 
-    return PromptDatapath
+    datapath._recv_loop = receive_until_dead
 
 
 def _check_port(port: int) -> None:

@@ -30,7 +30,10 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A select group: the switch spreads flows over `ports` by a hash of their addresses and ports."""
+    """A select group: the switch spreads flows over `ports` by a hash of their addresses, protocol and TCP ports.
+
+    Open vSwitch's default hash ignores UDP ports, so UDP between two hosts stays on one port.
+    """
 
     number: int
     ports: tuple[int, ...]

@@ -15,7 +15,8 @@ from topologies.fabric import Fabric, Path
 from workloads.job import Background, Job
 
 PathChoice = Literal["hash", "group"]
-"""How a pair's default path is found: the planner's seeded hash, or a select group that hashes each flow's 5-tuple."""
+"""How a pair's default path is found: the planner's seeded hash, or a select group that hashes each TCP flow's 5-tuple.
+(UDP between two hosts stays together: Open vSwitch leaves its ports out of the hash.)"""
 
 
 class ControllerError(HarmonicsError):
