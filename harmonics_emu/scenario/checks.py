@@ -1,0 +1,226 @@
+"""What the schema can't judge, because it depends on several values: names that must exist, room, contradictions.
+
+A section value that the schema refused is None here; it has its problem already, and is passed over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from harmonics_emu.scenario.placement import NoRoom, Placer
+from harmonics_emu.scenario.problems import MAX_SHOWN, Location, did_you_mean, shown
+from harmonics_emu.scenario.schema import JobSection, ScenarioFile
+from topologies.fabric import Fabric
+from workloads.models import find_model
+
+MAX_RANKS = 200_000
+MAX_BUCKETS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """Something wrong at a location of the file."""
+
+    location: Location
+    what: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the checks found, and what they worked out on the way: the fabric and the hosts of each job's ranks."""
+
+    complaints: tuple[Complaint, ...]
+    fabric: Fabric | None
+    hosts: tuple[tuple[str, ...], ...]
+
+
+def check(sections: ScenarioFile) -> Checked:
+    """Check a file's sections against each other."""
+    complaints: list[Complaint] = []
+    fabric = _build_fabric(sections, complaints)
+    complaints.extend(_check_names(sections))
+    for index, job in enumerate(sections.jobs or ()):
+        if job is not None:
+            complaints.extend(_check_job(("jobs", index), job))
+    hosts: tuple[tuple[str, ...], ...] = ()
+    if fabric is not None:
+        names = _Names(fabric)
+        hosts = _place_jobs(sections, names, complaints)
+        complaints.extend(_check_traffic(sections, names))
+    return Checked(tuple(complaints), fabric, hosts)
+
+
+def _build_fabric(sections: ScenarioFile, complaints: list[Complaint]) -> Fabric | None:
+    if sections.fabric is None:
+        return None
+    found = [Complaint(("fabric", key), what, hint) for key, what, hint in sections.fabric.complaints()]
+    complaints.extend(found)
+    if found:
+        return None
+    try:
+        return sections.fabric.build()
+    except ValueError as error:
+        complaints.append(Complaint(("fabric",), str(error)))
+        return None
+
+
+def _check_names(sections: ScenarioFile) -> Iterator[Complaint]:
+    first: dict[str, int] = {}
+    for index, job in enumerate(sections.jobs or ()):
+        if job is not None and job.name is not None and first.setdefault(job.name, index) != index:
+            what = f"{shown(job.name)} is the name of jobs[{first[job.name]}] already"
+            yield Complaint(("jobs", index, "name"), what, "give each job a name of its own")
+
+
+def _check_job(at: Location, job: JobSection) -> Iterator[Complaint]:
+    yield from _check_payload(at, job)
+    yield from _check_compute(at, job)
+    if "workers" not in job.model_fields_set and isinstance(job.placement, str):
+        yield Complaint((*at, "workers"), "missing", "say how many, as workers: 4, or list the hosts in placement")
+    if job.program == "allreduce" and (job.workers == 1 or (job.workers is None and len(job.placement or "  ") == 1)):
+        yield Complaint((*at, "workers"), "an all-reduce needs at least 2 workers")
+    if job.warmup is not None and job.iterations is not None and job.warmup >= job.iterations:
+        what = f"all {job.iterations} iterations would be warm-up"
+        yield Complaint((*at, "warmup"), what, "give more iterations than warmup")
+
+
+def _check_payload(at: Location, job: JobSection) -> Iterator[Complaint]:
+    """What the job sends must be said once, and fit its program."""
+    given = [key for key in ("model", "gradients", "sizes") if key in job.model_fields_set]
+    if len(given) > 1:
+        yield Complaint((*at, given[1]), f"given together with {given[0]}", "keep one of them")
+    elif job.program == "allreduce" and given != ["sizes"]:
+        what = "not for program allreduce, which takes sizes" if given else "missing"
+        yield Complaint((*at, *(given or ["sizes"])), what, "say what to all-reduce, as sizes: [64kB, 1MB]")
+    elif job.program == "ddp" and given == ["sizes"]:
+        yield Complaint((*at, "sizes"), "only for program allreduce", "give model or gradients instead")
+    elif job.program == "ddp" and not given:
+        yield Complaint((*at, "model"), "missing", "say what the job sends, as model: vgg16 or gradients: 100MB")
+    if job.gradients is not None and job.bucket is not None and job.gradients > job.bucket * MAX_BUCKETS:
+        what = f"makes {-(-job.gradients // job.bucket)} buckets of the gradients; at most {MAX_BUCKETS} are possible"
+        yield Complaint((*at, "bucket"), what, "use larger buckets")
+
+
+def _check_compute(at: Location, job: JobSection) -> Iterator[Complaint]:
+    """The compute time must be said once, or stand in the catalogue."""
+    if job.compute is None or (job.model is None and "model" in job.model_fields_set):
+        return
+    times = find_model(job.model).compute_s if job.model is not None else {}
+    written = "iteration" in job.compute.model_fields_set
+    if "gpu" in job.model_fields_set and written:
+        yield Complaint((*at, "gpu"), "given together with compute.iteration", "remove one of the two")
+    elif job.gpu is not None and job.gpu not in times:
+        what = f"the catalogue has no compute time of {job.model or 'a job without model'} on {shown(job.gpu)}"
+        yield Complaint((*at, "gpu"), what, did_you_mean(job.gpu, times) if times else "give compute.iteration instead")
+    elif job.program == "ddp" and not written and not times:
+        what = "has no iteration time, and the catalogue has none"
+        yield Complaint((*at, "compute"), what, "give it, as compute: {iteration: 75ms}")
+
+
+def _place_jobs(sections: ScenarioFile, names: _Names, complaints: list[Complaint]) -> tuple[tuple[str, ...], ...]:
+    """The hosts of each job's ranks, listed ones first so that `spread` and `packed` leave them free."""
+    jobs = [(index, job) for index, job in enumerate(sections.jobs or ()) if job is not None]
+    ranks = sum(job.workers or 0 for _, job in jobs)
+    if ranks > MAX_RANKS:
+        complaints.append(Complaint(("jobs",), f"have {ranks} ranks in all; at most {MAX_RANKS} are possible"))
+        return ()
+    share = sections.share_gpus is not False
+    placer = Placer(names.fabric, share=share)
+    listed = _Listed(names, share=share)
+    hosts: list[tuple[str, ...]] = [()] * len(sections.jobs or ())
+    for index, job in jobs:
+        if isinstance(job.placement, tuple):
+            complaints.extend(listed.check(("jobs", index), job))
+            hosts[index] = tuple(host for host in job.placement if host in names.fabric.host_index)
+            placer.reserve(hosts[index])
+    for index, job in jobs:
+        if isinstance(job.placement, str) and job.workers is not None:
+            place = placer.spread if job.placement == "spread" else placer.packed
+            try:
+                hosts[index] = place(job.workers)
+            except NoRoom as error:
+                what = f"asks for {job.workers} GPUs, but {_free(error.free, names.fabric)}"
+                hint = "ask for fewer, or add hosts" if share else "ask for fewer, add hosts, or set share_gpus: true"
+                complaints.append(Complaint(("jobs", index, "workers"), what, hint))
+    return tuple(hosts)
+
+
+def _free(free: int, fabric: Fabric) -> str:
+    gpus = len(fabric.hosts) * fabric.gpus_per_host
+    return f"the fabric has {gpus}" if free == gpus else f"only {free} of the fabric's {gpus} are free"
+
+
+class _Names:
+    """Looks up the fabric's hosts and links. Hints cost time, so only the first mistakes get one."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+        self._hints = MAX_SHOWN
+
+    def check_host(self, at: Location, host: str | None) -> Iterator[Complaint]:
+        if host is not None and host not in self.fabric.host_index:
+            yield Complaint(at, f"the fabric has no host {shown(host)}", self._hint(host, self.fabric.host_index))
+
+    def check_link(self, at: Location, link: str | None) -> Iterator[Complaint]:
+        if link is not None and link not in self.fabric.cables and link not in self.fabric.links:
+            known = self.fabric.links if ">" in link else self.fabric.cables
+            yield Complaint(at, f"the fabric has no link {shown(link)}", self._hint(link, known))
+
+    def _hint(self, name: str, known: Collection[str]) -> str | None:
+        self._hints -= 1
+        return did_you_mean(name, known) if self._hints >= 0 else None
+
+
+class _Listed:
+    """Checks jobs whose hosts are listed, and remembers which GPUs they take."""
+
+    def __init__(self, names: _Names, *, share: bool) -> None:
+        self._names = names
+        self._share = share
+        self._holders: dict[str, list[str]] = {}
+
+    def check(self, at: Location, job: JobSection) -> Iterator[Complaint]:
+        gpus = self._names.fabric.gpus_per_host
+        own: Counter[str] = Counter()
+        if job.workers is not None and job.workers != len(job.placement):
+            what = f"is {job.workers}, but placement lists {len(job.placement)} hosts"
+            yield Complaint((*at, "workers"), what, "list one host a worker, or leave workers out")
+        elif not job.placement:
+            yield Complaint((*at, "placement"), "lists no hosts", "list the host of each worker, or write spread")
+        for position, host in enumerate(job.placement):
+            place = (*at, "placement", position)
+            yield from self._names.check_host(place, host)
+            own[host] += 1
+            holders = self._holders.setdefault(host, [])
+            if own[host] > gpus:
+                has = "one GPU" if gpus == 1 else f"{gpus} GPUs"
+                yield Complaint(place, f"{shown(host)} is listed {own[host]} times, but has {has}", "list another host")
+            elif not self._share and len(holders) >= gpus:
+                what = f"no GPU of {shown(host)} is left: {shown(holders[0])} has it"
+                yield Complaint(place, what, "list another host, or set share_gpus: true")
+            holders.append(str(job.name))
+
+
+def _check_traffic(sections: ScenarioFile, names: _Names) -> Iterator[Complaint]:
+    """Background flows, captures and events must name what the fabric has."""
+    for index, flow in enumerate(sections.background or ()):
+        if flow is not None:
+            at: Location = ("background", index)
+            yield from names.check_host((*at, "from"), flow.src)
+            yield from names.check_host((*at, "to"), flow.dst)
+            if flow.src is not None and flow.src == flow.dst:
+                yield Complaint((*at, "to"), "is the host that sends", "name another host")
+    for index, link in enumerate(sections.capture or ()):
+        yield from names.check_link(("capture", index), link)
+    for index, event in enumerate(sections.events or ()):
+        if event is not None:
+            at = ("events", index)
+            yield from names.check_link((*at, "link"), event.link)
+            has_rate = "rate" in event.model_fields_set
+            if event.action == "rate" and not has_rate:
+                yield Complaint((*at, "rate"), "missing", "give the link's new rate, as rate: 50Mbit")
+            elif event.action in {"down", "up"} and has_rate:
+                yield Complaint((*at, "rate"), f"not for action {event.action}", "remove it, or write action: rate")

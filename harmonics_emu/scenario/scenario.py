@@ -1,0 +1,201 @@
+"""A scenario that is known to be right, and the fabric, jobs, background and events that it stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import yaml
+
+from harmonics_emu.scenario.composer import resolve_scalar
+from harmonics_emu.scenario.schema import CommandSection, JobSection, PolicySection, ScenarioFile
+from harmonics_emu.schedulers.registry import find_policy
+from topologies.fabric import Fabric
+from workloads.job import Background, Job, LinkEvent
+from workloads.models import find_model
+
+ELEMENT_BYTES = 4
+"""What the ranks send is fp32, so scaled buckets are whole numbers of these."""
+SHORT_ITERATIONS = 3
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One experiment. Made by `load_scenario`: `file` is checked, and names everything that its author left out.
+
+    Two scenarios are equal if their resolved files are.
+    """
+
+    file: ScenarioFile
+
+    @property
+    def name(self) -> str:
+        return self.file.name
+
+    @property
+    def description(self) -> str:
+        return self.file.description or ""
+
+    @property
+    def title(self) -> str:
+        """The description's first line, or the name where there is none."""
+        return next(iter(self.description.strip().splitlines()), self.name)
+
+    @property
+    def scale(self) -> Fraction:
+        """Emulated over real rate; also emulated over real bytes."""
+        return self.file.scale.rate
+
+    @property
+    def seed(self) -> int:
+        return self.file.seed
+
+    @property
+    def worst_case(self) -> bool:
+        """Whether jobs start in step on purpose."""
+        return self.file.worst_case
+
+    @property
+    def policy(self) -> PolicySection:
+        """`policy.name`, and `policy.options` as written, for the policy to judge."""
+        return self.file.policy
+
+    @property
+    def capture(self) -> tuple[str, ...]:
+        """Names of the cables and links whose packets are recorded."""
+        return self.file.capture
+
+    def fabric(self) -> Fabric:
+        return self._fabric
+
+    @cached_property
+    def _fabric(self) -> Fabric:
+        return self.file.fabric.build()
+
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs with emulated bytes, in the order of the file."""
+        return self._jobs
+
+    @cached_property
+    def _jobs(self) -> tuple[Job, ...]:
+        return tuple(_job(index, section, self.scale) for index, section in enumerate(self.file.jobs))
+
+    def background(self) -> tuple[Background, ...]:
+        return tuple(Background(flow.src, flow.dst, flow.rate) for flow in self.file.background)
+
+    def events(self) -> tuple[LinkEvent, ...]:
+        """Link events in the order of their times."""
+        events = (LinkEvent(event.at, event.link, event.action, event.rate) for event in self.file.events)
+        return tuple(sorted(events, key=lambda event: event.at_s))
+
+    def with_policy(self, name: str) -> Scenario:
+        """The same under another policy, which then has no options; itself if it has that policy already.
+
+        UsageError if there is no such policy.
+        """
+        if name == self.policy.name:
+            return self
+        find_policy(name)
+        return self._with(policy=PolicySection(name=name))
+
+    def with_seed(self, seed: int) -> Scenario:
+        return self._with(seed=seed)
+
+    def short(self) -> Scenario:
+        """The same with three iterations a job after warm-up, for tests."""
+        jobs = (
+            job.model_copy(update={"iterations": min(job.iterations, job.warmup + SHORT_ITERATIONS)})
+            for job in self.file.jobs
+        )
+        return self._with(jobs=tuple(jobs))
+
+    def alone(self, job: str, iterations: int | None = None) -> Scenario:
+        """Only that job on the same fabric, from time zero, without background or events: what 'isolated' means.
+
+        iterations: at most so many, None for all of them.
+        """
+        (section,) = (section for section in self.file.jobs if section.name == job)
+        count = section.iterations if iterations is None else min(section.iterations, iterations)
+        only = section.model_copy(update={"start": 0.0, "iterations": count})
+        return self._with(jobs=(only,), background=(), events=(), capture=())
+
+    def resolved_yaml(self) -> str:
+        """The scenario file with everything that was left to defaults, placement rules and the catalogue spelled out.
+
+        It loads to an equal scenario.
+        """
+        data = self.file.model_dump(mode="json", by_alias=True, exclude_none=True)
+        data["fabric"] = {"kind": self.file.fabric.kind, **data["fabric"]}
+        return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+
+    def _with(self, **update: Any) -> Scenario:
+        return replace(self, file=self.file.model_copy(update=update))
+
+
+def resolve(sections: ScenarioFile, hosts: tuple[tuple[str, ...], ...]) -> ScenarioFile:
+    """Checked sections with rules replaced by what they come to: hosts of ranks, compute times, uplink rates."""
+    jobs = tuple(_resolve_job(job, placed) for job, placed in zip(sections.jobs, hosts, strict=True))
+    return sections.model_copy(update={"jobs": jobs, "fabric": sections.fabric.resolved()})
+
+
+def _resolve_job(job: JobSection, hosts: tuple[str, ...]) -> JobSection:
+    compute = job.compute
+    if compute.iteration is None and job.model is not None:
+        model = find_model(job.model)
+        gpu = job.gpu or model.default_compute
+        if gpu is not None:
+            compute = compute.model_copy(update={"iteration": model.compute_s[gpu]})
+    return job.model_copy(update={"workers": len(hosts), "placement": hosts, "compute": compute, "gpu": None})
+
+
+def _job(index: int, section: JobSection, scale: Fraction) -> Job:
+    command = section.program.command if isinstance(section.program, CommandSection) else ()
+    return Job(
+        name=section.name,
+        index=index,
+        program="command" if isinstance(section.program, CommandSection) else section.program,
+        hosts=tuple(section.placement),
+        iterations=section.iterations,
+        compute_s=section.compute.iteration or 0.0,
+        overlap=section.compute.overlap,
+        compute_cv=section.compute.jitter,
+        bucket_bytes=tuple(_scaled(size, scale) for size in _real_buckets(section)),
+        model=section.model,
+        warmup=section.warmup,
+        start_s=section.start,
+        weight=section.weight,
+        level=section.priority,
+        command=command,
+        timeout_s=section.timeout,
+    )
+
+
+def _real_buckets(section: JobSection) -> tuple[int, ...]:
+    """Real bytes of each collective of an iteration, in the order in which they become ready."""
+    if section.model is not None:
+        return find_model(section.model).bucket_bytes(section.precision, section.bucket)
+    if section.sizes is not None:
+        return section.sizes
+    whole, rest = divmod(section.gradients or 0, section.bucket)
+    return (section.bucket,) * whole + ((rest,) if rest else ())
+
+
+def _scaled(size: int, scale: Fraction) -> int:
+    return max(round(size * scale / ELEMENT_BYTES), 1) * ELEMENT_BYTES
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text that a scenario file would read as a number in quotes, and no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None if resolve_scalar(text) == text else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)

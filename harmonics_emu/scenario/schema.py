@@ -1,0 +1,159 @@
+"""A scenario file's keys, as pydantic models: the JSON schema comes from here, and so do defaults and descriptions.
+
+These classes judge each value by itself; what depends on several of them is judged in `checks`.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Discriminator, Field, JsonValue, StrictBool, StrictFloat, StrictInt, StrictStr, Tag
+
+from harmonics_emu.scenario.fabrics import FabricSection
+from harmonics_emu.scenario.fields import (
+    Count,
+    ModelName,
+    Name,
+    PolicyName,
+    PositiveTime,
+    Rate,
+    Scale,
+    Section,
+    Share,
+    Size,
+    Text,
+    Time,
+    written_kind,
+)
+from workloads.job import LEVELS
+from workloads.models import DEFAULT_BUCKET_CAP
+
+
+class ScaleSection(Section):
+    """How much smaller the emulated network is than the real one; times stay real."""
+
+    rate: Scale = Fraction(1)
+    """Emulated over real rate. Rates in the file are emulated; bytes are real and shrink by this factor."""
+
+
+class ComputeSection(Section):
+    """What an iteration takes with an infinitely fast network."""
+
+    iteration: PositiveTime | None = None
+    """Compute time of one iteration; without it, the catalogue's time of the job's model."""
+    overlap: Share = 0.0
+    """Fraction of the compute time, counted from its end, during which gradients become ready."""
+    jitter: Annotated[StrictFloat, Field(ge=0, le=10)] = 0.0
+    """Coefficient of variation of the compute time (log-normal, drawn by seed)."""
+
+
+class CommandSection(Section):
+    """A training script of the user's own."""
+
+    command: Annotated[tuple[Annotated[StrictStr, Field(min_length=1)], ...], Field(min_length=1)]
+    """The program and its arguments, run once a rank; needs --allow-commands."""
+
+
+Placement = Annotated[
+    Annotated[Literal["spread", "packed"], Tag("name")] | Annotated[tuple[StrictStr, ...], Tag("list")],
+    Discriminator(lambda value: "list" if written_kind(value) == "list" else "name"),
+]
+Program = Annotated[
+    Annotated[Literal["ddp", "allreduce"], Tag("name")] | Annotated[CommandSection, Tag("mapping")],
+    Discriminator(lambda value: "mapping" if written_kind(value) == "mapping" else "name"),
+]
+
+
+class JobSection(Section):
+    """One training job."""
+
+    name: Name
+    model: ModelName | None = None
+    """A model of the catalogue (`harmonics-emu models`): its gradients are what the job sends."""
+    gradients: Size | None = None
+    """Instead of model: bytes of gradients of one iteration (real)."""
+    sizes: Annotated[tuple[Size, ...], Field(min_length=1, max_length=1000)] | None = None
+    """For program allreduce: the sizes (real) that each iteration all-reduces, one after another."""
+    workers: Count | None = None
+    """Number of ranks, one GPU each; needed unless placement lists the hosts."""
+    placement: Placement = "spread"
+    """spread: over all racks evenly; packed: over as few racks as possible; or the host of each rank."""
+    program: Program = "ddp"
+    """ddp: gradients in buckets, as DistributedDataParallel; allreduce: a sweep of sizes; or {command: [...]}."""
+    compute: ComputeSection = ComputeSection()
+    gpu: Text | None = None
+    """Which of the catalogue's compute times to take, instead of compute.iteration."""
+    iterations: Annotated[StrictInt, Field(ge=1, le=10**7)]
+    warmup: Annotated[StrictInt, Field(ge=0)] = 1
+    """First iterations that are left out of statistics."""
+    start: Time = 0.0
+    """When the job is submitted, after time zero."""
+    weight: Annotated[StrictFloat, Field(gt=0, le=10**6)] = 1.0
+    """The tenant's weight in the schedulers' objective."""
+    priority: Annotated[StrictInt, Field(ge=0, lt=LEVELS)] | None = None
+    """Level for policy priority: 0 is served first, 7 last."""
+    precision: Literal["fp32", "fp16"] = "fp32"
+    """Of the model's gradients."""
+    bucket: Size = DEFAULT_BUCKET_CAP
+    """DDP's bucket size (real bytes)."""
+    timeout: PositiveTime = 60.0
+    """How long a rank may wait in a collective before the job has failed."""
+
+
+class PolicySection(Section):
+    """The scheduling policy; keys beside its name are the policy's own options."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
+
+    name: PolicyName
+
+    @property
+    def options(self) -> dict[str, JsonValue]:
+        """The options as written, for the policy to judge."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class BackgroundSection(Section):
+    """A steady flow that belongs to no job."""
+
+    src: Annotated[StrictStr, Field(alias="from")]
+    """Host that sends."""
+    dst: Annotated[StrictStr, Field(alias="to")]
+    """Host that receives."""
+    rate: Rate
+    """The most it sends (emulated)."""
+
+
+class EventSection(Section):
+    """Something that happens to a link during the run."""
+
+    at: Time
+    """When, after time zero."""
+    link: StrictStr
+    """A cable (leaf0-spine0), or one direction of it (leaf0>spine0)."""
+    action: Literal["down", "up", "rate"]
+    rate: Rate | None = None
+    """For action rate: the link's new rate (emulated)."""
+
+
+class ScenarioFile(Section):
+    """One experiment: a fabric, the jobs on it, and the policy that schedules them."""
+
+    name: Name
+    description: Text | None = None
+    """What the scenario shows; the first line is its title in lists."""
+    fabric: FabricSection
+    scale: ScaleSection = ScaleSection()
+    share_gpus: StrictBool = False
+    """Whether several jobs may use one GPU."""
+    jobs: Annotated[tuple[JobSection, ...], Field(min_length=1)]
+    policy: PolicySection = PolicySection(name="fair")
+    background: tuple[BackgroundSection, ...] = ()
+    capture: tuple[StrictStr, ...] = ()
+    """Cables or links whose packets are recorded."""
+    events: tuple[EventSection, ...] = ()
+    seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] = 0
+    worst_case: StrictBool = False
+    """Says that jobs are started in step on purpose."""
