@@ -1,4 +1,4 @@
-"""Absolute sleeps, what is recorded of them, and compute jitter."""
+"""Absolute sleeps, what is recorded of them, compute jitter, and the pace of the backward pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from workloads.jitter import compute_times
+from workloads.pacing import bucket_ready_fractions, compute_times
 from workloads.timer import Timer
 
 MS = 1_000_000
@@ -51,3 +51,10 @@ def test_jitter_depends_on_seed_job_and_rank_only() -> None:
 
 def test_no_jitter_is_exactly_the_compute_time() -> None:
     np.testing.assert_array_equal(compute_times(0.075, 0, 3, seed=1, job_index=0, rank=0), [0.075] * 3)
+
+
+def test_buckets_become_ready_evenly_over_the_overlap() -> None:
+    assert bucket_ready_fractions(3, overlap=0.5) == pytest.approx((0.5, 0.75, 1.0))
+    assert bucket_ready_fractions(3, overlap=0) == (1, 1, 1)
+    assert bucket_ready_fractions(1, overlap=0.5) == (1,)
+    assert bucket_ready_fractions(0, overlap=0.5) == ()

@@ -1,4 +1,4 @@
-"""Compute time that varies from iteration to iteration, drawn by seed."""
+"""When a rank's gradients become ready: compute times that vary by seed, and the backward pass bucket by bucket."""
 
 from __future__ import annotations
 
@@ -20,3 +20,13 @@ def compute_times(
     variance = math.log1p(cv * cv)
     draws = np.random.default_rng([seed, job_index, rank]).normal(-variance / 2, math.sqrt(variance), iterations)
     return compute_s * np.exp(draws)
+
+
+def bucket_ready_fractions(buckets: int, overlap: float) -> tuple[float, ...]:
+    """When each gradient bucket is ready, as a fraction of the compute time.
+
+    The first at 1 - overlap, the last at 1, the others evenly between; a single bucket at 1.
+    """
+    if buckets <= 1:
+        return (1.0,) * buckets
+    return tuple(1 - overlap * (buckets - 1 - bucket) / (buckets - 1) for bucket in range(buckets))

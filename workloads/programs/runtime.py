@@ -1,0 +1,165 @@
+"""What the built-in programs have in common: the process group, the start, gates, spans, and their account of time.
+
+Under the launcher a program has a page and an output directory. Under plain torchrun it has neither: it then starts
+as soon as its ranks are connected, and prints its spans unless --output-dir is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+
+from workloads.job_page import JobPage, State
+from workloads.output_files import spans_path, timer_path
+from workloads.spans import SpanWriter
+from workloads.timer import Timer
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a program is run, whatever it does.
+
+    rendezvous: the file in which its ranks find each other; None for MASTER_ADDR and MASTER_PORT, as torchrun sets
+    them. timeout_s: deadline of each wait.
+    """
+
+    job: str = "job"
+    index: int = 0
+    seed: int = 0
+    page_path: Path | None = None
+    output_dir: Path | None = None
+    rendezvous: Path | None = None
+    timeout_s: float = 60.0
+
+
+class Spans(Protocol):
+    """Where finished iterations are recorded; see workloads.spans.ITERATION for the figures."""
+
+    def add(self, iteration: int, start_s: float, compute_s: float, gate_s: float, end_s: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class PrintedSpans:
+    """Spans as lines of text on stdout."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+
+    def add(self, iteration: int, start_s: float, compute_s: float, gate_s: float, end_s: float) -> None:
+        print(
+            f"rank {self._rank} iteration {iteration}: start {start_s:.6f} s, compute {compute_s:.6f} s, "
+            f"gate {gate_s:.6f} s, end {end_s:.6f} s\n",
+            end="",
+            flush=True,
+        )
+
+    def close(self) -> None:
+        pass
+
+
+class Runtime:
+    """One rank of a built-in program, from `connect` to `finish`. RANK and WORLD_SIZE come from the environment."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.rank = int(os.environ["RANK"])
+        self.world_size = int(os.environ["WORLD_SIZE"])
+        self.timer = Timer()
+        self.page = None if settings.page_path is None else JobPage.open(settings.page_path)
+        self.start_ns = 0
+        self._zero_ns = 0
+        self._spans: Spans = PrintedSpans(self.rank)
+        if settings.output_dir is not None:
+            self._spans = SpanWriter(spans_path(settings.output_dir, settings.job, self.rank), self.rank)
+
+    def connect(self) -> None:
+        """Join the process group; a tiny all-reduce brings all its connections up."""
+        store = None
+        if self.settings.rendezvous is not None:
+            path = str(self.settings.rendezvous)
+            store = dist.FileStore(path, self.world_size)  # type: ignore[attr-defined,unused-ignore]
+        dist.init_process_group(
+            "gloo",
+            store=store,
+            rank=self.rank,
+            world_size=self.world_size,
+            timeout=timedelta(seconds=self.settings.timeout_s),
+        )
+        dist.all_reduce(torch.ones(self.world_size))
+
+    def wait_for_start(self) -> None:
+        """Say that this rank is ready, and wait for the job's release."""
+        if self.page is None:
+            self.start_ns = self._zero_ns = time.monotonic_ns()
+            return
+        self.page.mark(self.rank, State.READY)
+        self.page.wait_for_start(self.timer, self.settings.timeout_s)
+        self.page.mark(self.rank, State.RUNNING)
+        self.start_ns, self._zero_ns = self.page.start_ns, self.page.zero_ns
+
+    def should_stop(self, iteration: int) -> bool:
+        """Whether the job was asked to end before this iteration (counted from 0)."""
+        stop_before = None if self.page is None else self.page.stop_before
+        return stop_before is not None and iteration >= stop_before
+
+    def wait_at_gate(self, iteration: int) -> int:
+        """Wait until the collectives of `iteration` may begin; returns nanoseconds waited."""
+        return 0 if self.page is None else self.page.wait_at_gate(self.timer, self.rank, iteration)
+
+    def record(self, iteration: int, start_ns: int, compute_ns: int, gate_ns: int, end_ns: int) -> None:
+        """Write a finished iteration's span, and tell the page."""
+        zero_ns = self._zero_ns
+        self._spans.add(
+            iteration, (start_ns - zero_ns) / 1e9, compute_ns / 1e9, gate_ns / 1e9, (end_ns - zero_ns) / 1e9
+        )
+        if self.page is not None:
+            self.page.finish_iteration(self.rank, iteration + 1, end_ns)
+
+    def finish(self) -> None:
+        """Leave the process group and say that this rank is done."""
+        self._spans.close()
+        if self.settings.output_dir is not None:
+            self.timer.save(timer_path(self.settings.output_dir, self.settings.job, self.rank))
+        if self.page is not None:
+            self.page.mark(self.rank, State.DONE)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def gradient_tensor(size_bytes: int) -> torch.Tensor:
+    """A float32 tensor of `size_bytes`, rounded up to a whole element."""
+    return torch.zeros(max(1, -(-size_bytes // 4)))
+
+
+def argument_parser(description: str) -> argparse.ArgumentParser:
+    """A parser with the options that every program takes when it is run by hand or by torchrun."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--job", default=Settings.job, help="name used in output files")
+    parser.add_argument("--seed", type=int, default=Settings.seed, help="seed of the compute jitter")
+    parser.add_argument("--output-dir", type=Path, help="where to write spans; without it they are printed")
+    parser.add_argument("--timeout", type=float, default=Settings.timeout_s, help="seconds before a wait is given up")
+    return parser
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """The settings given to `argument_parser`."""
+    return Settings(
+        job=arguments.job, seed=arguments.seed, output_dir=arguments.output_dir, timeout_s=arguments.timeout
+    )
+
+
+def byte_sizes(text: str) -> tuple[int, ...]:
+    """Sizes in bytes, separated by commas."""
+    sizes = tuple(int(part) for part in text.split(","))
+    if any(size <= 0 for size in sizes):
+        raise argparse.ArgumentTypeError("sizes are positive numbers of bytes, separated by commas")
+    return sizes
