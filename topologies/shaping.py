@@ -32,6 +32,9 @@ SEGMENT_PAYLOAD_BYTES = 1448
 BAND_SHARE = 10_000
 """A band's own rate is this small a part of the link: small enough not to blur the priorities."""
 BAND_FLOOR_BPS = 8_000
+QUANTUM_BYTES = 60_000
+"""What classes of equal prio send in turn. No two bands are equal, so any value does that HTB does not warn of; left
+to itself HTB derives it from the rate, and warns of it outside 1,000 to 200,000."""
 BURST_S = 0.001
 """What an idle link may send at once: it covers late timers, and is little against a collective."""
 SEGMENT_S = 0.0005
@@ -113,6 +116,10 @@ class EgressShape:
     delay_s: float = 0.0
     loss: float = 0.0
 
+    @property
+    def on_host(self) -> bool:
+        return self.segment_bytes is not None
+
 
 def plan_shaping(fabric: Fabric, host_levels: Mapping[str, Mapping[int, int]] | None = None) -> tuple[EgressShape, ...]:
     """The shape of every egress, in the order of the fabric's links.
@@ -133,7 +140,7 @@ def plan_shaping(fabric: Fabric, host_levels: Mapping[str, Mapping[int, int]] | 
                 interface=NIC if on_host else port_name(link.src, link.dst),
                 rate_bps=rate,
                 burst_bytes=burst_bytes(rate),
-                quantum_bytes=segment_bytes(rate),
+                quantum_bytes=QUANTUM_BYTES,
                 bands=_bands(rate, queue),
                 filters=(
                     *URGENT_FILTERS,
@@ -153,7 +160,7 @@ def with_rate(shape: EgressShape, rate_bps: int) -> EgressShape:
         shape,
         rate_bps=rate_bps,
         burst_bytes=burst_bytes(rate_bps),
-        quantum_bytes=segment_bytes(rate_bps),
+        quantum_bytes=QUANTUM_BYTES,
         bands=_bands(rate_bps, shape.bands[0].limit_bytes),
     )
 
@@ -166,7 +173,7 @@ def _bands(rate_bps: int, limit_bytes: int) -> tuple[Band, ...]:
             ceil_bps=rate_bps,
             burst_bytes=FRAME_BYTES,
             cburst_bytes=burst_bytes(rate_bps),
-            quantum_bytes=segment_bytes(rate_bps),
+            quantum_bytes=QUANTUM_BYTES,
             limit_bytes=limit_bytes,
         )
         for level in range(LEVELS)
