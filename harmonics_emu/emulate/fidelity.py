@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harmonics_emu.results.schema import Fidelity, LinkFidelity, Verdict
-from topologies.fabric import Fabric
 
 CPU_DEGRADED, CPU_LIMIT = 0.85, 0.95
 """Share of all cores: above it ranks and datapath wait for the CPU, and the wait looks like communication."""
@@ -31,7 +30,7 @@ BUSY_ENOUGH_S = 0.5
 
 @dataclass(frozen=True)
 class LinkUse:
-    """What one directed link did: achievable_bps is what headers leave of configured_bps; goodput None if never busy."""
+    """What a directed link did. achievable_bps: what headers leave of configured_bps. Goodput None: never busy."""
 
     link: str
     configured_bps: float

@@ -42,9 +42,16 @@ class LazyShellNode(Node):
     def cmd(self, *args: Any, **kwargs: Any) -> Any:
         if not self.configured:
             return ""
+        self._have_shell()
+        return super().cmd(*args, **kwargs)
+
+    def sendCmd(self, *args: Any, **kwargs: Any) -> None:
+        self._have_shell()
+        super().sendCmd(*args, **kwargs)
+
+    def _have_shell(self) -> None:
         if self.shell is None:
             self.startShell()
-        return super().cmd(*args, **kwargs)
 
     def terminate(self) -> None:
         if self.shell is not None:

@@ -36,14 +36,6 @@ class EmulatedRun:
     exit_code: int
 
 
-def invoking_owner() -> Owner | None:
-    """The user who called sudo, None where nobody did (ranks and files are root's then)."""
-    uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
-    if os.geteuid() != 0 or not uid or not gid or uid == "0":
-        return None
-    return int(uid), int(gid)
-
-
 def emulate(
     scenario: Scenario,
     policy: str,
@@ -149,4 +141,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     finally:
         with contextlib.suppress(ValueError):
             signal.signal(signal.SIGINT, previous)
-

@@ -38,15 +38,16 @@ def require_root() -> None:
 def start_sandbox(
     argv: Sequence[str],
     *,
-    log: Path,
+    log: Path | None,
     env: Mapping[str, str] | None = None,
-    stdin: int = subprocess.PIPE,
+    stdin: int | None = subprocess.PIPE,
     stdout: int | None = subprocess.PIPE,
+    new_session: bool = True,
 ) -> subprocess.Popen[bytes]:
     """Start `argv` as process 1 of a new sandbox. It dies with the calling thread, however that ends."""
     require_root()
     wrapped = ["unshare", "--net", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child=KILL", "--", *argv]
-    return shell.start(wrapped, log=log, env=env, stdin=stdin, stdout=stdout, new_session=True)
+    return shell.start(wrapped, log=log, env=env, stdin=stdin, stdout=stdout, new_session=new_session)
 
 
 def kill_sandbox(process: subprocess.Popen[bytes], timeout_s: float = 30.0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import shlex
@@ -57,18 +58,19 @@ def run_many(commands: Sequence[tuple[Sequence[str], str | None]], *, timeout_s:
 def start(
     argv: Sequence[str],
     *,
-    log: Path,
+    log: Path | None,
     env: Mapping[str, str] | None = None,
-    stdin: int = subprocess.DEVNULL,
+    stdin: int | None = subprocess.DEVNULL,
     stdout: int | None = None,
     new_session: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a program that dies with the thread that started it; call it from a thread that lives as long as needed.
 
-    stderr, and stdout unless given, are appended to `log`.
+    stderr, and stdout unless given, are appended to `log`; without a log they are the caller's own.
     """
     parent = os.getpid()
-    with log.open("ab") as sink:
+    with contextlib.ExitStack() as stack:
+        sink = None if log is None else stack.enter_context(log.open("ab"))
         try:
             return subprocess.Popen(
                 argv,

@@ -1,9 +1,10 @@
 """Where an iteration's time went: compute, waiting for slower ranks, communication.
 
-For each rank of an iteration, with `ready` = start_s + compute_s (when its compute is through):
+For each rank of an iteration:
 
 - iteration: end_s - start_s
-- straggler: the latest `ready` of all ranks minus its own, so what it waits for a slower rank's compute
+- straggler: the longest compute of all ranks minus its own, so what it waits for a slower rank's compute; that ranks
+  begin an iteration a little apart, because the network let them go so, is not part of it
 - communication: the rest, iteration - compute - straggler. Every wait that a scheduler imposes falls into it, wherever
   the scheduler puts the wait; the gate is given on its own as well, as a part of it.
 
@@ -67,10 +68,9 @@ def iteration_times(rows: NDArray[Any]) -> IterationTimes:
     numbers, counts = np.unique(rows["iteration"], return_counts=True)
     whole = counts == ranks
     table = rows[np.repeat(whole, counts)].reshape(-1, ranks)
-    ready = table["start_s"] + table["compute_s"]
     iteration = (table["end_s"] - table["start_s"]).mean(axis=1)
     compute = table["compute_s"].mean(axis=1)
-    straggler = (ready.max(axis=1, keepdims=True) - ready).mean(axis=1)
+    straggler = (table["compute_s"].max(axis=1, keepdims=True) - table["compute_s"]).mean(axis=1)
     return IterationTimes(
         number=numbers[whole],
         iteration_s=iteration,

@@ -1,0 +1,72 @@
+"""`harmonics-emu compare`: policies side by side."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from harmonics_emu.cli.output import print_json, print_rich
+from harmonics_emu.cli.progress import RunProgress
+from harmonics_emu.errors import UsageError
+
+
+@click.command("compare")
+@click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")
+@click.option("--policies", default="fair,priority", show_default=True, metavar="A,B,C", help="Which to compare.")
+@click.option("--engine", type=click.Choice(["emulate", "simulate"]), default="emulate", show_default=True)
+@click.option("--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="N")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Goes on there if DIR holds a part of it.")
+@click.option("--allow-commands", is_flag=True, help="Let jobs run the commands that the scenarios name.")
+@click.option("--json", "as_json", is_flag=True, help="Print comparison.json instead of tables.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    scenarios: tuple[str, ...],
+    policies: str,
+    engine: str,
+    repeat: int,
+    out: Path | None,
+    allow_commands: bool,
+    as_json: bool,
+) -> None:
+    """Run each SCENARIO under several policies, in interleaved repeats, and compare them.
+
+    The emulator (root) first measures each job alone. With several scenarios, DIR holds one folder for each.
+    Exit status: as of `run`, the worst of all runs.
+    """
+    from harmonics_emu.comparing import compare_policies
+    from harmonics_emu.results.run_directory import file_name
+    from harmonics_emu.results.schema import to_json
+    from harmonics_emu.results.tables import comparison_table
+    from harmonics_emu.scenario import load_scenario
+
+    wanted = tuple(dict.fromkeys(name.strip() for name in policies.split(",") if name.strip()))
+    if not wanted:
+        raise UsageError("--policies names no policy")
+    loaded = [load_scenario(scenario) for scenario in scenarios]
+    names = [file_name(scenario.name) for scenario in loaded]
+    if len(set(names)) < len(names):
+        raise UsageError("two of the scenarios have the same name; compare them one after the other")
+    base = out or Path("runs") / f"compare-{'-'.join(names)[:60]}-{time.strftime('%Y%m%d-%H%M%S')}"
+    worst = 0
+    for scenario, name in zip(loaded, names, strict=True):
+        with RunProgress(quiet=as_json) as progress:
+            finished = compare_policies(
+                scenario,
+                wanted,
+                "emulate" if engine == "emulate" else "simulate",
+                repeats=repeat,
+                directory=base if len(loaded) == 1 else base / name,
+                allow_commands=allow_commands,
+                on_run=progress.begin,
+                on_event=progress.show,
+            )
+        if as_json:
+            print_json(to_json(finished.comparison))
+        else:
+            print_rich(comparison_table(finished.comparison))
+            click.echo(f"Run directories: {finished.directory}\n")
+        worst = finished.exit_code if worst == 0 or finished.exit_code == 1 else worst
+    ctx.exit(worst)

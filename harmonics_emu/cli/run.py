@@ -1,0 +1,58 @@
+"""`harmonics-emu run`: one emulated run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harmonics_emu.cli.output import print_json, print_rich
+from harmonics_emu.cli.progress import RunProgress
+
+
+@click.command("run")
+@click.argument("scenario")
+@click.option("--policy", metavar="P", help="Instead of the scenario's own policy.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Run directory; default: a new one in runs/."
+)
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Instead of the scenario's own seed.")
+@click.option("--allow-commands", is_flag=True, help="Let jobs run the commands that the scenario names.")
+@click.option("--json", "as_json", is_flag=True, help="Print result.json instead of a table.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    scenario: str,
+    policy: str | None,
+    out: Path | None,
+    seed: int | None,
+    allow_commands: bool,
+    as_json: bool,
+) -> None:
+    """Run SCENARIO (a file or a built-in name) on the emulator. Needs root.
+
+    Exit status: 0 done, 1 a job failed, 2 wrong usage or scenario, 3 the run is not faithful.
+    """
+    from harmonics_emu.results.schema import to_json
+    from harmonics_emu.results.tables import run_table
+    from harmonics_emu.runs import carry_out
+    from harmonics_emu.scenario import load_scenario
+
+    loaded = load_scenario(scenario)
+    with RunProgress(quiet=as_json) as progress:
+        progress.begin(f"{loaded.name}, {policy or loaded.policy}")
+        finished = carry_out(
+            loaded,
+            policy=policy,
+            engine="emulate",
+            out=out,
+            seed=seed,
+            allow_commands=allow_commands,
+            on_event=progress.show,
+        )
+    if as_json:
+        print_json(to_json(finished.result))
+    else:
+        print_rich(run_table(finished.result))
+        click.echo(f"Run directory: {finished.directory}")
+    ctx.exit(finished.exit_code)

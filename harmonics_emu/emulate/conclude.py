@@ -1,0 +1,156 @@
+"""Turns what a conducted run left into records, a verdict and a result, and writes the run directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harmonics_emu.emulate import shell
+from harmonics_emu.emulate.conduct import Outcome
+from harmonics_emu.emulate.fidelity import Evidence, JobTimers, LinkUse, exit_code_of, judge
+from harmonics_emu.emulate.network import host_settings
+from harmonics_emu.emulate.protocol import RunRequest
+from harmonics_emu.emulate.testbed import Testbed
+from harmonics_emu.errors import HarmonicsError, RunFailed
+from harmonics_emu.records import ITERATION, Records
+from harmonics_emu.results.build import build_result
+from harmonics_emu.results.manifest import build_manifest
+from harmonics_emu.results.schema import Isolated
+from harmonics_emu.results.store import write_run
+from harmonics_emu.scenario import Scenario
+from harmonics_emu.simulate import isolated as fluid_isolated
+from topologies.fabric import Fabric
+from topologies.shaping import FRAME_BYTES, goodput_bps
+from workloads.job import Job
+from workloads.output_files import spans_path, timer_path
+from workloads.spans import read_spans
+
+
+def conclude(
+    request: RunRequest, scenario: Scenario, testbed: Testbed, outcome: Outcome, timings: Mapping[str, float]
+) -> int:
+    """Write the run directory and return the run's exit status: 1 if a job failed, 3 if it is not faithful, else 0."""
+    directory, jobs, fabric = Path(request.directory), testbed.jobs, testbed.fabric
+    records = Records(
+        engine="emulate",
+        policy=request.policy,
+        seed=request.seed,
+        iterations={job.name: _iterations(directory, job) for job in jobs},
+        outcomes=outcome.outcomes,
+        links=outcome.links,
+        decisions=outcome.decisions,
+        rules=outcome.rules,
+        gates_failed_open=outcome.gates_failed_open,
+    )
+    predicted = {job.name: _predict(fabric, job, request.seed) for job in jobs}
+    fidelity = judge(
+        Evidence(
+            cpu_busy=outcome.cpu_busy,
+            datapath_busy=outcome.datapath_busy,
+            links=_link_uses(fabric, outcome),
+            timers=[timers for job in jobs if (timers := _timers(directory, job)) is not None],
+            isolated=_isolated_pairs(request.isolated, predicted),
+            faults=outcome.faults,
+            violations=outcome.violations,
+        )
+    )
+    isolated = {name: alone for name, alone in predicted.items() if alone is not None} | request.isolated
+    result = build_result(records, jobs, fabric, scenario.name, isolated, fidelity)
+    manifest = build_manifest(
+        seed=request.seed,
+        owner=request.owner,
+        settings=_settings(testbed, timings),
+        open_vswitch=shell.run(["ovs-vswitchd", "--version"]).splitlines()[0],
+    )
+    write_run(directory, result, records, scenario.resolved_yaml(), manifest, request.owner)
+    if any(job.status != "done" for job in result.jobs):
+        return RunFailed.exit_code
+    return exit_code_of(fidelity.verdict)
+
+
+def _iterations(directory: Path, job: Job) -> NDArray[Any]:
+    """The spans of all ranks of a job; none from ranks that never began (or from a command, which makes none)."""
+    paths = (spans_path(directory, job.name, rank) for rank in range(job.ranks))
+    tables = [read_spans(path) for path in paths if path.is_file()]
+    return np.concatenate(tables) if tables else np.empty(0, ITERATION)
+
+
+def _timers(directory: Path, job: Job) -> JobTimers | None:
+    """The worst rank's timer lateness, None for programs that keep no such account."""
+    found = []
+    for rank in range(job.ranks):
+        path = timer_path(directory, job.name, rank)
+        if path.is_file():
+            found.append(float(json.loads(path.read_text())["p99_s"]))
+    return JobTimers(job.name, job.compute_s, max(found)) if found else None
+
+
+def _predict(fabric: Fabric, job: Job, seed: int) -> Isolated | None:
+    """What the fluid model says of a job alone, None for a user's command, of which it knows nothing."""
+    if job.command:
+        return None
+    iteration_s, communication_s = fluid_isolated(fabric, job, seed)
+    return Isolated(
+        iteration_s=iteration_s,
+        communication_s=communication_s,
+        training_s=iteration_s * job.iterations,
+        source="predicted",
+    )
+
+
+def _isolated_pairs(
+    measured: Mapping[str, Isolated], predicted: Mapping[str, Isolated | None]
+) -> dict[str, tuple[float, float]]:
+    pairs = {}
+    for name, alone in measured.items():
+        fluid = predicted.get(name)
+        if alone.iteration_s and fluid is not None and fluid.iteration_s:
+            pairs[name] = (alone.iteration_s, fluid.iteration_s)
+    return pairs
+
+
+def _link_uses(fabric: Fabric, outcome: Outcome) -> list[LinkUse]:
+    uses = []
+    goodput = outcome.meter.goodput_bps()
+    for index, link in enumerate(fabric.links.values()):
+        rows = outcome.links[link.name]
+        carried = int(rows["bytes"][-1]) if len(rows) else 0
+        if link.src in fabric.host_index:
+            drops = outcome.host_drops[link.src]
+        else:
+            drops = int(rows["drops"][-1]) if len(rows) else 0
+        achievable = goodput_bps(link.rate_bps)
+        busy = float(goodput[index]) * achievable / link.rate_bps
+        uses.append(
+            LinkUse(
+                link=link.name,
+                configured_bps=link.rate_bps,
+                achievable_bps=achievable,
+                busy_goodput_bps=None if np.isnan(busy) else busy,
+                busy_s=float(outcome.meter.seconds[index]),
+                packets=carried // FRAME_BYTES,
+                drops=drops,
+            )
+        )
+    return uses
+
+
+def _settings(testbed: Testbed, timings: Mapping[str, float]) -> dict[str, Any]:
+    """What was applied, as read back. One host stands for all: each was checked when it was configured."""
+    first = testbed.fabric.hosts[0].name
+    settings: dict[str, Any] = {
+        "datapath": testbed.vswitch.datapath,
+        "window_bytes": testbed.network.window_bytes,
+        "timings": dict(timings),
+        "interfaces": {shape.link: [shape.node, shape.interface] for shape in testbed.shapes},
+    }
+    try:
+        settings["host"] = {first: host_settings(first)}
+    except HarmonicsError as error:
+        settings["host"] = {first: str(error)}
+    return settings

@@ -1,0 +1,318 @@
+"""Conducts the jobs of one run over a standing fabric: ready, released together, watched, and ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from numpy.typing import NDArray
+
+from harmonics_emu.emulate.decisions import Decider
+from harmonics_emu.emulate.faults import apply_link_event
+from harmonics_emu.emulate.protocol import Event, JobProgress, Notice, Phase, Progress
+from harmonics_emu.emulate.ranks import Launcher, RankSettings, background_name, wait_for
+from harmonics_emu.emulate.sampling import BusyMeter, Sampler
+from harmonics_emu.emulate.testbed import Testbed
+from harmonics_emu.errors import RunFailed
+from harmonics_emu.records import Decision, JobOutcome
+from harmonics_emu.scenario import Scenario
+from harmonics_emu.schedulers.interface import Policy
+from workloads.collectives import ring_all_reduce
+from workloads.job import Job, LinkEvent
+from workloads.job_page import JobPage, State
+from workloads.launch_messages import JobFinished, Rejected
+
+TICK_S = 0.05
+PROGRESS_S = 0.5
+LEAD_S = 0.1
+"""Between the decision to start and time zero: every rank has seen its release time by then."""
+COUNTERS_S = 3.0
+"""Open vSwitch brings rule counters up to date twice a second."""
+
+
+@dataclass
+class Outcome:
+    """What a conducted run leaves: all in seconds from time zero but `zero_s`, which is CLOCK_MONOTONIC."""
+
+    zero_s: float
+    outcomes: dict[str, JobOutcome]
+    decisions: list[Decision]
+    rules: list[dict[str, Any]]
+    links: dict[str, NDArray[Any]]
+    meter: BusyMeter
+    cpu_busy: float | None
+    datapath_busy: float | None
+    host_drops: dict[str, int]
+    levels: dict[str, int]
+    gates_failed_open: int
+    faults: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Running:
+    """A job whose ranks have been forked."""
+
+    job: Job
+    page: JobPage
+    submitted: bool = False
+    outcome: JobOutcome | None = None
+    last_done: int = 0
+    last_progress_s: float = 0.0
+
+
+class Conductor:
+    """One run from the first fork to the last exit. Everything happens in the thread that calls `conduct`."""
+
+    def __init__(
+        self,
+        *,
+        scenario: Scenario,
+        policy: Policy,
+        seed: int,
+        testbed: Testbed,
+        launcher: Launcher,
+        settings: RankSettings,
+        say: Callable[[Event], None],
+        stop: threading.Event,
+    ) -> None:
+        self._testbed, self._launcher, self._settings = testbed, launcher, settings
+        self._say, self._stop = say, stop
+        self._events = sorted(scenario.events(), key=lambda event: event.at_s)
+        self._background = scenario.background()
+        self._decider = Decider(
+            fabric=testbed.fabric,
+            jobs=testbed.jobs,
+            background=self._background,
+            policy=policy,
+            options=dict(scenario.policy_options),
+            seed=seed,
+            controller=testbed.controller,
+        )
+        self._running: list[_Running] = []
+        self._violations: list[str] = []
+        self._zero_s = 0.0
+
+    def conduct(self) -> Outcome:
+        """Run every job to its end. A job that fails does not stop the others; a stop request ends them all."""
+        self._decider.decide(0.0, [job for job in self._testbed.jobs if job.start_s == 0], {})
+        self._launch()
+        self._check_rules_by_counters()
+        sampler = self._release()
+        try:
+            self._watch(sampler)
+        finally:
+            sampler.stop()
+        self._stop_background()
+        return self._outcome(sampler)
+
+    def _launch(self) -> None:
+        jobs = self._testbed.jobs
+        self._say(Phase(f"starting {sum(job.ranks for job in jobs)} ranks of {len(jobs)} jobs"))
+        for job in jobs:
+            self._running.append(_Running(job, self._launcher.launch(self._testbed.fabric, job, self._settings)))
+        self._flows = [
+            self._launcher.launch_background(self._testbed.fabric, flow, number, self._settings)
+            for number, flow in enumerate(self._background)
+        ]
+        deadline = time.monotonic() + max(job.timeout_s for job in jobs)
+        while time.monotonic() < deadline and not self._stop.is_set():
+            self._hear(0.01)
+            if not wait_for(self._still_starting(), State.READY, 0.0):
+                return
+        for name, _ in self._still_starting():
+            self._launcher.stop_job(name)
+            self._fail(name, "its ranks were not ready in time; see logs/ for what each of them said last")
+
+    def _still_starting(self) -> list[tuple[str, JobPage]]:
+        """Jobs whose ranks say when they are ready, and have not all done so. A command's ranks say nothing."""
+        return [
+            (run.job.name, run.page)
+            for run in self._running
+            if run.outcome is None and not run.job.command and not run.page.all_at_least(State.READY)
+        ]
+
+    def _check_rules_by_counters(self) -> None:
+        """Before time zero every ring neighbour has been spoken to: the rules that serve them must have counted."""
+        wanted = {
+            (run.job.name, src, dst)
+            for run in self._running
+            if run.outcome is None and not run.job.command
+            for src, dst in ring_all_reduce(run.job.hosts, 1.0)
+        }
+        deadline = time.monotonic() + COUNTERS_S
+        while wanted and time.monotonic() < deadline:
+            counted = self._testbed.controller.counters(5.0)
+            wanted -= {(rule.job, rule.src, rule.dst) for rule in counted if rule.purpose == "pair" and rule.packets}
+            if wanted:
+                time.sleep(0.1)
+        if wanted:
+            job, src, dst = sorted(wanted)[0]
+            raise RunFailed(
+                f"{len(wanted)} rules count nothing although their traffic flows; the first is job {job!r}, "
+                f"{src} to {dst}: the switches don't do what they were told"
+            )
+
+    def _release(self) -> Sampler:
+        zero_ns = time.monotonic_ns() + int(LEAD_S * 1e9)
+        self._zero_s = zero_ns / 1e9
+        sampler = Sampler(self._testbed.fabric, self._testbed.vswitch.cpu_seconds, zero_ns)
+        sampler.start()
+        for page in self._flows:
+            page.release(zero_ns)
+        for run in self._running:
+            run.page.release(zero_ns + int(run.job.start_s * 1e9), zero_ns)
+            run.submitted = run.job.start_s == 0
+            run.last_progress_s = run.job.start_s
+        self._say(Phase("running"))
+        return sampler
+
+    def _watch(self, sampler: Sampler) -> None:
+        """Until every job has ended: hear the launcher, apply link events, decide again, mend, and end what hangs."""
+        next_progress = 0.0
+        while any(run.outcome is None for run in self._running):
+            changed = self._hear(TICK_S)
+            now = self._now()
+            changed |= self._submit(now)
+            changed |= self._apply_due_events(now)
+            if self._testbed.mend(now):
+                self._decider.controller = self._testbed.controller
+                self._decider.reinstall()
+                self._say(Notice(self._testbed.faults[-1]))
+            active = [run.job for run in self._running if run.submitted and run.outcome is None]
+            if changed and active:
+                self._decider.decide(now, active, {run.job.name: run.last_done for run in self._running})
+            self._end_what_hangs(now)
+            if self._stop.is_set():
+                self._end_all("stopped on request")
+                return
+            if now >= next_progress:
+                self._report(now, sampler)
+                next_progress = now + PROGRESS_S
+
+    def _hear(self, timeout_s: float) -> bool:
+        """Take what the launcher says; True if a job has ended."""
+        ended = False
+        while (reply := self._launcher.next_reply(timeout_s)) is not None:
+            timeout_s = 0.0
+            if isinstance(reply, JobFinished):
+                ended |= self._finish(reply.job, reply.status, reply.error, reply.tail)
+            elif isinstance(reply, Rejected):
+                if reply.job is None:
+                    raise RunFailed(f"the rank launcher did not understand: {reply.error}")
+                ended |= self._finish(reply.job, "failed", reply.error, ())
+        return ended
+
+    def _finish(self, name: str, status: str, error: str | None, tail: Sequence[str]) -> bool:
+        for run in self._running:
+            if run.job.name == name and run.outcome is None:
+                now = self._now() if self._zero_s else 0.0
+                run.outcome = JobOutcome(name, status, run.job.start_s, now, error)
+                if error is not None:
+                    said = "".join(f"\n    {line}" for line in tail)
+                    self._say(Notice(f"job {name!r}: {error}{said}"))
+                return True
+        if name.startswith("background flow") and status != "done" and not self._stop.is_set():
+            self._violations.append(f"{name} ended during the run: {error}")
+        return False
+
+    def _fail(self, name: str, why: str) -> None:
+        self._finish(name, "failed", why, ())
+
+    def _submit(self, now: float) -> bool:
+        """Note the arrival of jobs whose start has come; their ranks release themselves."""
+        arrived = [run for run in self._running if not run.submitted and now >= run.job.start_s]
+        for run in arrived:
+            run.submitted = True
+        return bool(arrived)
+
+    def _apply_due_events(self, now: float) -> bool:
+        due: list[LinkEvent] = []
+        while self._events and self._events[0].at_s <= now:
+            due.append(self._events.pop(0))
+        for event in due:
+            down = apply_link_event(self._testbed.fabric, event)
+            self._decider.links_down = (self._decider.links_down - down.restored) | down.lost
+            self._say(Notice(f"{event.link} {event.action} at {now:.1f} s"))
+        return bool(due)
+
+    def _end_what_hangs(self, now: float) -> None:
+        for run in self._running:
+            if run.outcome is not None or not run.submitted or run.job.command:
+                continue
+            done = max(run.page.progress(rank).iterations for rank in range(run.job.ranks))
+            if done > run.last_done:
+                run.last_done, run.last_progress_s = done, now
+            elif now - run.last_progress_s > run.job.timeout_s:
+                why = f"no iteration ended for {run.job.timeout_s:g} s (iteration {done} never did)"
+                self._launcher.stop_job(run.job.name)
+                self._fail(run.job.name, why)
+
+    def _end_all(self, why: str) -> None:
+        for run in self._running:
+            if run.outcome is None:
+                self._launcher.stop_job(run.job.name)
+                self._finish(run.job.name, "killed", why, ())
+
+    def _stop_background(self) -> None:
+        for number in range(len(self._flows)):
+            self._launcher.stop_job(background_name(number))
+
+    def _report(self, now: float, sampler: Sampler) -> None:
+        busiest = sorted(sampler.use.items(), key=lambda item: -item[1])[:4]
+        jobs = tuple(
+            JobProgress(
+                run.job.name,
+                min(run.page.progress(rank).iterations for rank in range(run.job.ranks)),
+                run.job.iterations,
+                run.outcome.status if run.outcome else "running" if run.submitted else "waiting",
+            )
+            for run in self._running
+        )
+        self._say(Progress(now, jobs, tuple(busiest)))
+
+    def _outcome(self, sampler: Sampler) -> Outcome:
+        time.sleep(0.6)  # Rule counters lag by half a second.
+        plan = self._decider.plan
+        violations = list(self._violations)
+        if sampler.error is not None:
+            violations.append(sampler.error)
+        return Outcome(
+            zero_s=self._zero_s,
+            outcomes={run.job.name: run.outcome for run in self._running if run.outcome is not None},
+            decisions=self._decider.decisions,
+            rules=self._rules_with_counts(violations),
+            links=sampler.link_rows(),
+            meter=sampler.meter,
+            cpu_busy=sampler.cpu_busy,
+            datapath_busy=sampler.datapath_busy if self._testbed.vswitch.datapath == "netdev" else None,
+            host_drops=self._testbed.host_drops(),
+            levels={job.name: plan.of(job.name).level for job in self._testbed.jobs} if plan else {},
+            gates_failed_open=sum(
+                run.page.progress(rank).gates_opened for run in self._running for rank in range(run.job.ranks)
+            ),
+            faults=list(self._testbed.faults),
+            violations=violations,
+        )
+
+    def _rules_with_counts(self, violations: list[str]) -> list[dict[str, Any]]:
+        """rules.jsonl's rows: each rule as read back, with its last counters. Packets that met no rule are a fault."""
+        counts = {rule.cookie: rule for rule in self._testbed.controller.counters(10.0)}
+        rows = []
+        for rule in self._decider.rules:
+            count = counts.get(rule.cookie)
+            row = msgspec.to_builtins(rule)
+            if count is not None:
+                row |= {"packets": count.packets, "bytes": count.bytes}
+            rows.append(row)
+        lost = sum(row["packets"] for row in rows if row["purpose"] == "miss")
+        if lost:
+            violations.append(f"{lost} packets met no rule and were dropped by a switch")
+        return rows
+
+    def _now(self) -> float:
+        return time.monotonic() - self._zero_s

@@ -1,0 +1,119 @@
+"""Process 1 of a run's sandbox: reads one request, makes the run, writes the run directory, and says how it went."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+from harmonics_emu.emulate.conclude import conclude
+from harmonics_emu.emulate.conduct import Conductor
+from harmonics_emu.emulate.protocol import Event, Finished, Phase, RunRequest, decode_request, encode_line
+from harmonics_emu.emulate.ranks import Launcher, RankSettings
+from harmonics_emu.emulate.sandbox import enter_sandbox
+from harmonics_emu.emulate.testbed import raise_testbed
+from harmonics_emu.errors import HarmonicsError
+from harmonics_emu.results.ownership import Owner
+from harmonics_emu.scenario import Scenario, load_scenario
+from harmonics_emu.schedulers.registry import find_policy
+
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+"""What ranks inherit of the caller's environment. Nothing else: a root shell's secrets are no business of theirs."""
+
+_speaking = threading.Lock()
+
+
+def say(event: Event) -> None:
+    """Send one event to the supervisor. Its death ends this process by signal, so a broken pipe needs no handling."""
+    with _speaking:
+        os.write(1, encode_line(event) + b"\n")
+
+
+def main() -> None:
+    """Entry point of `python -m harmonics_emu.emulate.inside`."""
+    request = decode_request.decode(sys.stdin.readline())
+    began = time.monotonic()
+    try:
+        finished = Finished(_run(request, began))
+    except HarmonicsError as error:
+        finished = Finished(error.exit_code, " ".join(str(error).split("\n")))
+    except Exception as error:
+        traceback.print_exc()
+        finished = Finished(1, f"an error of harmonics-emu's own: {error!r}; see logs/run.log")
+    say(finished)
+
+
+def _run(request: RunRequest, began: float) -> int:
+    directory = Path(request.directory)
+    enter_sandbox(keep=[directory, Path(request.working_directory)])
+    scenario = load_scenario(str(directory / "scenario.yaml"))
+    fabric, jobs, logs = scenario.fabric(), scenario.jobs(), directory / "logs"
+    launcher = Launcher(logs / "launcher.log")
+    say(Phase(f"building {len(fabric.hosts)} hosts and {len(fabric.switches)} switches"))
+    testbed = raise_testbed(fabric, jobs, logs)
+    say(Phase("importing torch"))
+    import_s = launcher.wait_until_ready()
+    conductor = Conductor(
+        scenario=scenario,
+        policy=find_policy(request.policy),
+        seed=request.seed,
+        testbed=testbed,
+        launcher=launcher,
+        settings=_rank_settings(request, scenario),
+        say=say,
+        stop=_stop_requested(),
+    )
+    outcome = conductor.conduct()
+    say(Phase("writing down results"))
+    timings = {"fabric_up_s": testbed.up_s, "torch_import_s": import_s, "to_time_zero_s": outcome.zero_s - began}
+    return conclude(request, scenario, testbed, outcome, timings)
+
+
+def _rank_settings(request: RunRequest, scenario: Scenario) -> RankSettings:
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    environment["HOME"] = _home(request.owner)
+    return RankSettings(
+        owner=request.owner,
+        groups=_groups(request.owner),
+        environment=environment,
+        working_directory=request.working_directory,
+        output_dir=Path(request.directory),
+        seed=request.seed,
+    )
+
+
+def _home(owner: Owner | None) -> str:
+    try:
+        return pwd.getpwuid(os.getuid() if owner is None else owner[0]).pw_dir
+    except KeyError:
+        return "/"
+
+
+def _groups(owner: Owner | None) -> tuple[int, ...]:
+    if owner is None:
+        return ()
+    try:
+        return tuple(os.getgrouplist(pwd.getpwuid(owner[0]).pw_name, owner[1]))
+    except KeyError:
+        return (owner[1],)
+
+
+def _stop_requested() -> threading.Event:
+    """An event that is set when the supervisor closes our standard input."""
+    event = threading.Event()
+
+    def listen() -> None:
+        while sys.stdin.readline():
+            pass
+        event.set()
+
+    threading.Thread(target=listen, name="stop request", daemon=True).start()
+    return event
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""A fabric that stands: Open vSwitch, network, shaping and controller, up together and checked.
+
+`run` puts jobs on it and `prompt` opens Mininet's prompt on it; both are inside the sandbox by then.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harmonics_emu.emulate import shell, tc
+from harmonics_emu.emulate.control import ControllerClient
+from harmonics_emu.emulate.mininet_network import FabricNetwork
+from harmonics_emu.emulate.network import namespace_of
+from harmonics_emu.emulate.sandbox import STATE, python_command
+from harmonics_emu.emulate.vswitch import VSwitch, connect_controller, grow_send_buffers, start_vswitch
+from harmonics_emu.errors import RunFailed
+from topologies.fabric import Fabric
+from topologies.shaping import EgressShape, plan_shaping, tcp_window_bytes
+from workloads.job import Job
+
+OPENFLOW_PORT = 6653
+CONTROLLER_SOCKET = STATE / "controller.sock"
+SWITCHES_S = 15.0
+
+
+@dataclass
+class Testbed:
+    """Everything of one run's fabric that lives. `faults` collects what died and was started again."""
+
+    fabric: Fabric
+    jobs: tuple[Job, ...]
+    logs: Path
+    vswitch: VSwitch
+    network: FabricNetwork
+    shapes: tuple[EgressShape, ...]
+    controller_process: subprocess.Popen[bytes]
+    controller: ControllerClient
+    up_s: float = 0.0
+    faults: list[str] = field(default_factory=list)
+
+    def mend(self, time_s: float) -> bool:
+        """Start again what died since the last call; True if something had, so that rules must be installed again."""
+        mended = False
+        if self.vswitch.daemon.poll() is not None:
+            self.faults.append(f"ovs-vswitchd died {time_s:.1f} s into the run and was started again")
+            self.vswitch.restart_daemon()
+            if self.vswitch.datapath == "netdev":
+                grow_send_buffers(self.vswitch.daemon.pid)
+            mended = True
+        if self.controller_process.poll() is not None:
+            self.faults.append(f"the controller died {time_s:.1f} s into the run and was started again")
+            self.controller.close()
+            CONTROLLER_SOCKET.unlink(missing_ok=True)
+            self.controller_process = _start_controller(self.logs)
+            self.controller = ControllerClient(CONTROLLER_SOCKET)
+            mended = True
+        if self.vswitch.database.poll() is not None:
+            raise RunFailed("ovsdb-server died; see logs/ovsdb-server.log")
+        if mended:
+            self.controller.wait_for_switches(len(self.fabric.switches), SWITCHES_S)
+        return mended
+
+    def host_drops(self) -> dict[str, int]:
+        """Packets dropped in each host's own egress queue since the fabric came up."""
+        drops = {}
+        for host in self.fabric.hosts:
+            counters = tc.read_counters(namespace_of(host.name))
+            drops[host.name] = sum(port.drops for port in counters.values())
+        return drops
+
+
+def raise_testbed(fabric: Fabric, jobs: Sequence[Job], logs: Path) -> Testbed:
+    """Bring up the fabric with the jobs' addresses on it; rules are installed by whoever decides on the plan.
+
+    Raises a HarmonicsError with a one-line cause if any part does not come up or is not as planned.
+    """
+    began = time.monotonic()
+    controller_process = _start_controller(logs)
+    vswitch = start_vswitch(logs)
+    shapes = plan_shaping(fabric)
+    network = FabricNetwork(fabric, jobs, vswitch, tcp_window_bytes(fabric))
+    network.start()
+    tc.apply(shapes)
+    controller = ControllerClient(CONTROLLER_SOCKET)
+    connect_controller(vswitch, fabric, OPENFLOW_PORT)
+    controller.wait_for_switches(len(fabric.switches), SWITCHES_S)
+    return Testbed(
+        fabric=fabric,
+        jobs=tuple(jobs),
+        logs=logs,
+        vswitch=vswitch,
+        network=network,
+        shapes=shapes,
+        controller_process=controller_process,
+        controller=controller,
+        up_s=time.monotonic() - began,
+    )
+
+
+def _start_controller(logs: Path) -> subprocess.Popen[bytes]:
+    arguments = ["--socket", str(CONTROLLER_SOCKET), "--openflow-port", str(OPENFLOW_PORT)]
+    command = python_command("controller", *arguments, "--log", str(logs / "controller.log"))
+    return shell.start(command, log=logs / "controller.log")

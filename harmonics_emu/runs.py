@@ -1,0 +1,95 @@
+"""One run of one scenario under one policy, on either engine: the library call behind `run` and `simulate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from harmonics_emu.results.ownership import invoking_owner
+from harmonics_emu.results.run_directory import new_run_directory, prepare_run_directory
+from harmonics_emu.results.schema import Isolated, Result
+from harmonics_emu.scenario import Scenario, load_scenario
+from harmonics_emu.schedulers.registry import find_policy
+
+Engine = Literal["emulate", "simulate"]
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that came to its end: what it says, where it lies, and the exit status that a command gives for it."""
+
+    result: Result
+    directory: Path | None
+    exit_code: int
+
+
+def run(
+    scenario: Scenario | str | Path,
+    *,
+    policy: str | None = None,
+    engine: Engine = "simulate",
+    out: Path | str | None = None,
+    seed: int | None = None,
+    allow_commands: bool = False,
+) -> Result:
+    """Run a scenario (or the file or built-in of that name) and return its result.
+
+    policy and seed default to the scenario's own. The emulator always writes a run directory (`out`, or a new one
+    under ./runs) and needs root; the simulator writes one only where `out` is given. Raises HarmonicsError.
+    """
+    return carry_out(
+        scenario if isinstance(scenario, Scenario) else load_scenario(scenario),
+        policy=policy,
+        engine=engine,
+        out=None if out is None else Path(out),
+        seed=seed,
+        allow_commands=allow_commands,
+    ).result
+
+
+def carry_out(
+    scenario: Scenario,
+    *,
+    policy: str | None = None,
+    engine: Engine,
+    out: Path | None = None,
+    seed: int | None = None,
+    resume: bool = False,
+    allow_commands: bool = False,
+    isolated: Mapping[str, Isolated] | None = None,
+    on_event: Callable[[Any], None] = lambda event: None,
+) -> FinishedRun:
+    """As `run`, with what commands need beside the result. resume: `out` may hold an unfinished run, made anew then.
+    isolated: what jobs do alone, where it is known already.
+    """
+    chosen = scenario if policy is None else scenario.with_policy(policy)
+    chosen = chosen if seed is None else chosen.with_seed(seed)
+    find_policy(chosen.policy)
+    owner = invoking_owner()
+    if engine == "simulate":
+        from harmonics_emu.simulate.run import simulate_scenario
+
+        directory = None if out is None else prepare_run_directory(out, owner, resume=resume)
+        result = simulate_scenario(chosen, directory=directory, owner=owner, isolated=isolated)
+        return FinishedRun(result, directory, 0)
+    from harmonics_emu.emulate.run import emulate
+    from harmonics_emu.emulate.sandbox import require_root
+
+    require_root()
+    directory = (
+        new_run_directory(chosen.name, chosen.policy, owner)
+        if out is None
+        else prepare_run_directory(out, owner, resume=resume)
+    )
+    finished = emulate(
+        chosen,
+        chosen.policy,
+        directory,
+        owner=owner,
+        allow_commands=allow_commands,
+        isolated=isolated,
+        on_event=on_event,
+    )
+    return FinishedRun(finished.result, directory, finished.exit_code)
