@@ -97,10 +97,19 @@ class BridgeSwitch(LazyShellNode, OVSSwitch):
 
 
 class ExistingInterface(Intf):
-    """An interface that is configured already: Mininet only notes it."""
+    """An interface that is configured already: Mininet only notes it, and need not ask ifconfig."""
 
     def config(self, **params: Any) -> dict[str, Any]:
         return {}
+
+    def updateIP(self) -> Any:
+        return self.ip
+
+    def updateMAC(self) -> Any:
+        return self.mac
+
+    def updateAddr(self) -> Any:
+        return self.ip, self.mac
 
 
 class ExistingLink(Link):
