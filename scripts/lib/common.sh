@@ -15,16 +15,21 @@ die() {
     exit 1
 }
 
-# quietly WHAT COMMAND...: one line for the step; the command's output is shown only if it fails.
+# quietly WHAT COMMAND...: one line for the step; the command's output is shown and kept only if it fails.
 quietly() {
-    local what=$1 log
+    local what=$1 log output
     shift
     say "$what"
     log=$(mktemp)
-    if "$@" >"$log" 2>&1 </dev/null; then
-        rm -f "$log"
+    exec {output}<>"$log"
+    rm "$log" # so that an interrupted step leaves no file
+    if "$@" >&"$output" 2>&1 </dev/null; then
+        exec {output}>&-
         return 0
     fi
+    cat "/proc/self/fd/$output" >"$log"
+    exec {output}>&-
+    [[ -z $owner_uid ]] || chown "$owner_uid:$owner_gid" "$log"
     tail -n 40 "$log" >&2
     say "error: failed while $what; the whole log is in $log"
     return 1
