@@ -3,7 +3,7 @@
 
 # What must be on PATH for the emulator, and the Debian or Ubuntu package that brings it.
 programs=(
-    ovs-vswitchd:openvswitch-switch ovsdb-server:openvswitch-switch mnexec:mininet ifconfig:net-tools
+    ovs-vswitchd:openvswitch-switch ovsdb-server:openvswitch-switch mnexec:mininet
     ip:iproute2 tc:iproute2 ethtool:ethtool iptables:iptables tcpdump:tcpdump ping:iputils-ping iperf3:iperf3
 )
 
