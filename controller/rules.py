@@ -8,8 +8,8 @@ Each switch has two tables.
   1 routes   a host pair where its path leaves the default route (only switches between leaves ever need these)
              a destination: to the next switch, or on its own leaf to its port, with its MAC address written in
 
-A program's own DSCP never gets past its leaf. IPv4 that no rule takes, and all else (hosts have static ARP
-entries, nothing is flooded), meets a table-miss entry that drops it and counts it.
+A program's own DSCP never gets past its leaf. Nothing is flooded: hosts have static ARP entries, and what is no
+IPv4 ends at table 0's last entry. IPv4 that has no route ends at table 1's. Both drop and count.
 
 A host has the same last 16 bits in each job's subnet, so a destination's route matches 10.*.x.y under a mask with a
 hole and serves every subnet. Default routes choose among equal-cost next switches by a seeded hash of (switch,
@@ -106,7 +106,7 @@ class _Planner:
 
     def plan(self) -> None:
         for switch in self.datapaths:
-            self._add(switch, INGRESS, MISS_PRIORITY, (), (), "miss")
+            self._add(switch, INGRESS, MISS_PRIORITY, (), (), "stray")
             self._add(switch, ROUTES, MISS_PRIORITY, (), (), "miss")
             self._add(switch, INGRESS, TRANSIT_PRIORITY, matching(eth_type=IPV4), (("goto", ROUTES),), "transit")
             self._plan_routes(switch)

@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from controller.adapter import Contents, Count, Switch, SwitchError, Ticket
 from controller.difference import Change, stages
@@ -62,7 +63,7 @@ class ControllerService:
         SwitchError if a switch falls silent: then the new state is what it gets when it connects again.
         """
         plans = plan_rules(state)
-        with self._work:
+        with self._turn(deadline):
             switches = self._all_switches(plans)
             self._plans = plans
             refusals = self._bring(switches, plans, deadline)
@@ -70,7 +71,7 @@ class ControllerService:
 
     def counters(self, deadline: float) -> list[RuleCount]:
         """What each wanted rule has counted; 0 where the switch does not hold it."""
-        with self._work:
+        with self._turn(deadline):
             held = _read(self._all_switches(self._plans), deadline)
         return [
             RuleCount(
@@ -78,6 +79,16 @@ class ControllerService:
             )
             for rule, taken in _counted(self._plans, held)
         ]
+
+    @contextmanager
+    def _turn(self, deadline: float) -> Iterator[None]:
+        """Hold the work lock. SwitchError if whoever holds it now does not end before `deadline`."""
+        if not self._work.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise SwitchError("the controller is still busy with other switches; ask again")
+        try:
+            yield
+        finally:
+            self._work.release()
 
     def _all_switches(self, plans: Mapping[int, SwitchPlan]) -> dict[int, Switch]:
         with self._changed:

@@ -97,7 +97,8 @@ class RuleReport(msgspec.Struct, frozen=True):
 
     purpose: 'pair' (marks and forwards one host pair of a job, at its first leaf), 'path' (keeps a pair on its path
     further on), 'route' (by destination), 'mark' (default level for all else that a host sends), 'transit' (from
-    other switches: to the routes), 'miss' (drops what nothing else takes: a packet counted here is lost).
+    other switches: to the routes), 'miss' (drops IPv4 that has no route: a packet counted here is lost), 'stray'
+    (drops what is no IPv4: ARP and IPv6, of which a fabric needs none), 'unknown' (held unasked: `error` is set).
     job, src, dst: whom it serves, None where it serves everybody. actions: (name, argument) in order.
     """
 
