@@ -23,7 +23,7 @@ from harmonics_emu.results.manifest import build_manifest
 from harmonics_emu.results.schema import Isolated
 from harmonics_emu.results.store import write_run
 from harmonics_emu.scenario import Scenario
-from harmonics_emu.simulate import isolated as fluid_isolated
+from harmonics_emu.scenario.estimate import estimate_alone
 from topologies.fabric import Fabric
 from topologies.shaping import FRAME_BYTES, goodput_bps
 from workloads.job import Job
@@ -47,7 +47,7 @@ def conclude(
         rules=outcome.rules,
         gates_failed_open=outcome.gates_failed_open,
     )
-    predicted = {job.name: _predict(fabric, job, request.seed) for job in jobs}
+    predicted = {job.name: _predict(fabric, job) for job in jobs}
     fidelity = judge(
         Evidence(
             cpu_busy=outcome.cpu_busy,
@@ -90,15 +90,15 @@ def _timers(directory: Path, job: Job) -> JobTimers | None:
     return JobTimers(job.name, job.compute_s, max(found)) if found else None
 
 
-def _predict(fabric: Fabric, job: Job, seed: int) -> Isolated | None:
+def _predict(fabric: Fabric, job: Job) -> Isolated | None:
     """What the fluid model says of a job alone, None for a user's command, of which it knows nothing."""
     if job.command:
         return None
-    iteration_s, communication_s = fluid_isolated(fabric, job, seed)
+    alone = estimate_alone(fabric, job)
     return Isolated(
-        iteration_s=iteration_s,
-        communication_s=communication_s,
-        training_s=iteration_s * job.iterations,
+        iteration_s=alone.iteration_s,
+        communication_s=alone.iteration_s - job.compute_s,
+        training_s=alone.iteration_s * job.iterations,
         source="predicted",
     )
 

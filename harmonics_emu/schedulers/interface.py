@@ -83,8 +83,11 @@ class Plan:
 class Policy(Protocol):
     """A policy's module-level object: its name, one line of what it does, and the function itself."""
 
-    name: str
-    summary: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def summary(self) -> str: ...
 
     def plan(self, snapshot: Snapshot) -> Plan: ...
 
