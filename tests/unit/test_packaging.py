@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("topologies", "workloads", "harmonics_emu", "controller")
 """A package may import those before it, never those after it."""
 
-SCRIPTS = [ROOT / "scripts" / name for name in ("bootstrap", "demo", "fresh-machine", "test")] + [ROOT / ".ci/run"]
+SCRIPTS = [*sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file()), ROOT / ".ci/run"]
 NOT_OURS = {"__pycache__", "build", "dist", "runs"}
 
 config = configparser.ConfigParser()
