@@ -14,14 +14,12 @@ import importlib
 import logging
 import socket
 import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from controller.difference import Change
 from controller.flows import Actions, Flow, Group, Match, Tables, matching
-from harmonics_emu.errors import HarmonicsError
+from controller.switches import Contents, Count, Listener, SwitchError, Ticket
 
 FrameworkName = Literal["os-ken", "ryu"]
 LISTEN_ADDRESS = "127.0.0.1"
@@ -30,59 +28,8 @@ ALL_BITS = 2**64 - 1
 log = logging.getLogger(__name__)
 
 
-class SwitchError(HarmonicsError):
-    """A switch that went away, or did not answer in time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """What an entry has counted."""
-
-    packets: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """What a switch said that it holds, and what its entries have counted."""
-
-    tables: Tables
-    counts: dict[Flow, Count]
-
-
-class Listener(Protocol):
-    """Who wants to know which switches there are. Called from the framework's loop: must not wait for a switch."""
-
-    def connected(self, switch: Switch) -> None: ...
-
-    def disconnected(self, switch: Switch) -> None: ...
-
-
-class Ticket:
-    """A batch under way to one switch: done when its last answer has come, or the switch has gone."""
-
-    def __init__(self, datapath_id: int) -> None:
-        self._datapath_id = datapath_id
-        self._done = threading.Event()
-        self._lost = False
-        self.errors: dict[Change, str] = {}
-        self.flows: list[Any] = []
-        self.groups: list[Any] = []
-
-    def finish(self, *, lost: bool = False) -> None:
-        self._lost = self._lost or lost
-        self._done.set()
-
-    def wait(self, deadline: float) -> None:
-        """Wait for the end of the batch. SwitchError if that does not come before `deadline` (monotonic seconds)."""
-        if not self._done.wait(max(0.0, deadline - time.monotonic())):
-            raise SwitchError(f"switch with datapath id {self._datapath_id} did not answer in time")
-        if self._lost:
-            raise SwitchError(f"switch with datapath id {self._datapath_id} disconnected before it answered")
-
-
-class Switch:
-    """A connected switch. `submit` and `request_contents` send and return at once; one batch at a time, please."""
+class OpenFlowSwitch:
+    """A connected switch over OpenFlow 1.3: a `switches.Switch`."""
 
     def __init__(self, datapath: Any) -> None:
         self.datapath_id: int = datapath.id
@@ -95,7 +42,6 @@ class Switch:
         self._closed = False
 
     def submit(self, changes: Sequence[Change]) -> Ticket:
-        """Send changes and a barrier. Once the ticket is done, `ticket.errors` says which ones the switch refused."""
         ticket = Ticket(self.datapath_id)
         sent: dict[int, tuple[Ticket, Change]] = {}
         messages = bytearray()
@@ -106,7 +52,6 @@ class Switch:
         return self._send(ticket, messages, self._parser.OFPBarrierRequest(self._datapath), sent)
 
     def request_contents(self) -> Ticket:
-        """Ask for all entries and groups; give the ticket to `contents` once it is done."""
         protocol, parser = self._protocol, self._parser
         flows = parser.OFPFlowStatsRequest(
             self._datapath, 0, protocol.OFPTT_ALL, protocol.OFPP_ANY, protocol.OFPG_ANY, 0, 0, parser.OFPMatch()
@@ -324,12 +269,12 @@ class Framework:
             def __init__(self, listener: Listener) -> None:
                 super().__init__()
                 self.listener = listener
-                self.switches: dict[Any, Switch] = {}
+                self.switches: dict[Any, OpenFlowSwitch] = {}
 
             @observe(events.EventOFPStateChange, [main, dead])
             def state_changed(self, event: Any) -> None:
                 if event.state == main:
-                    switch = self.switches[event.datapath] = Switch(event.datapath)
+                    switch = self.switches[event.datapath] = OpenFlowSwitch(event.datapath)
                     self.listener.connected(switch)
                 elif event.datapath in self.switches:
                     switch = self.switches.pop(event.datapath)
@@ -348,7 +293,7 @@ class Framework:
             def refused(self, event: Any) -> None:
                 self._switch(event).refused(event.msg)
 
-            def _switch(self, event: Any) -> Switch:
+            def _switch(self, event: Any) -> OpenFlowSwitch:
                 return self.switches[event.msg.datapath]
 
         return Switches

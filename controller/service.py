@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from controller.adapter import Contents, Count, Switch, SwitchError, Ticket
 from controller.difference import Change, stages
 from controller.flows import Actions, Flow, Group
 from controller.rules import Rule, SwitchPlan, plan_rules
+from controller.switches import Contents, Count, Switch, SwitchError, Ticket
 from harmonics_emu.emulate.control import NetworkState, RuleCount, RuleReport
 
 RESYNCHRONISATION_S = 10.0

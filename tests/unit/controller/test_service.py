@@ -5,16 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import cast
 
 import pytest
 
-from controller.adapter import Contents, Count, Switch, SwitchError, Ticket
 from controller.difference import Change
 from controller.flow_table import FlowTables
 from controller.flows import Flow
 from controller.rules import plan_rules
 from controller.service import ControllerService
+from controller.switches import Contents, Count, SwitchError, Ticket
 from harmonics_emu.emulate.control import JobRoutes, NetworkState
 from topologies.rack_spine import rack_spine
 
@@ -75,7 +74,7 @@ def switches() -> dict[int, FakeSwitch]:
 def service(switches: dict[int, FakeSwitch]) -> ControllerService:
     service = ControllerService()
     for switch in switches.values():
-        service.connected(cast(Switch, switch))
+        service.connected(switch)
     return service
 
 
@@ -115,7 +114,7 @@ def test_entries_of_somebody_else_go(service: ControllerService, switches: dict[
 
 def test_a_missing_switch_leaves_all_as_it_is(service: ControllerService, switches: dict[int, FakeSwitch]) -> None:
     service.install(state(4), soon())
-    service.disconnected(cast(Switch, switches[3]))
+    service.disconnected(switches[3])
     with pytest.raises(SwitchError, match=r"not connected: spine0 \(1 of 4 switches\)"):
         service.install(state(0), soon())
     assert switches[1].held.tables == plan_rules(state(4))[1].tables
@@ -133,8 +132,8 @@ def test_a_switch_that_comes_back_empty_gets_its_rules(
 ) -> None:
     service.install(state(), soon())
     again = FakeSwitch(1)
-    service.connected(cast(Switch, again))
-    service.disconnected(cast(Switch, switches[1]))
+    service.connected(again)
+    service.disconnected(switches[1])
     deadline = soon()
     while again.held.tables != plan_rules(state())[1].tables:
         assert time.monotonic() < deadline
@@ -144,7 +143,7 @@ def test_a_switch_that_comes_back_empty_gets_its_rules(
 
 def test_waiting_ends_with_the_last_connection() -> None:
     service = ControllerService()
-    threading.Timer(0.05, service.connected, [cast(Switch, FakeSwitch(1))]).start()
+    threading.Timer(0.05, service.connected, [FakeSwitch(1)]).start()
     began = time.monotonic()
     assert service.wait_connected(1, soon()) == (1,)
     assert time.monotonic() - began < 2
