@@ -10,15 +10,15 @@ make_venv() {
     if [[ -e $venv && ! -f $venv/pyvenv.cfg && -n $(ls -A "$venv") ]]; then
         die "$venv exists and is no virtual environment: move it away, then call again"
     fi
-    as_owner mkdir -p "$venv" 2>/dev/null || true
-    as_owner test -w "$venv" -a -w "$root" ||
-        die "user $(as_owner id -un) can't write $root and $venv: call from a clone that belongs to this user"
     local interpreter options=(--clear)
     interpreter=$(find_python) || {
         is_root && [[ -z ${PYTHON:-} ]] && apt_install python3 python3-venv
         interpreter=$(find_python)
-    } || die "no Python 3.11, 3.12 or 3.13 with venv and ensurepip found: install one (Debian and Ubuntu:" \
-        "apt-get install python3-venv) or name one with PYTHON=/path/to/python3.12, then call again"
+    } || die "found no Python 3.11, 3.12 or 3.13 with venv and ensurepip${PYTHON:+ at PYTHON=$PYTHON}:" \
+        "install one (Debian and Ubuntu: apt-get install python3-venv) or name another with PYTHON=/path/to/python3.12"
+    as_owner mkdir -p "$venv" 2>/dev/null || true
+    as_owner test -w "$venv" -a -w "$root" ||
+        die "user $(as_owner id -un) can't write $root and $venv: call from a clone that belongs to this user"
     # Its own torch, if the emulator can use it, saves a download and may be a build for this machine's GPU.
     [[ -z $(admitted_torch "$interpreter") ]] || options+=(--system-site-packages)
     quietly "making $venv with Python $(version_of "$interpreter")" \
