@@ -1,0 +1,267 @@
+"""The fluid engine: jobs on a fabric under a policy, as rates that change at events.
+
+The compiled loop runs from one decision to the next. Here is what happens between: jobs arrive, links change, the
+policy is asked and its plan laid out, counters are sampled, and a stall that nothing can end is named.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from harmonics_emu.errors import RunFailed, UsageError
+from harmonics_emu.records import Decision, JobOutcome, Records
+from harmonics_emu.schedulers.fair import policy as fair
+from harmonics_emu.schedulers.interface import Plan, Policy, Snapshot
+from harmonics_emu.simulate.counters import LinkCounters
+from harmonics_emu.simulate.decisions import Observer, decide
+from harmonics_emu.simulate.entities import Granularity, entities_of
+from harmonics_emu.simulate.jitter import SlowestRank
+from harmonics_emu.simulate.kernel.loop import (
+    DONE,
+    DRAW,
+    ENDED,
+    Progress,
+    admit,
+    advance,
+    new_clock,
+    pause,
+    regate,
+    resume,
+)
+from harmonics_emu.simulate.kernel.queue import empty_queue, first
+from harmonics_emu.simulate.kernel.sharing import Flags, Floats
+from harmonics_emu.simulate.network import Network
+from harmonics_emu.simulate.stalls import explain_stall
+from harmonics_emu.simulate.state import check_inputs, new_jobs
+from topologies.fabric import Fabric
+from workloads.job import Background, Job, LinkEvent
+
+MAX_DECISIONS = 100_000
+FUTILE_EPOCHS = 3
+"""Epochs in a row in which nothing at all moves before a stall counts as one that nothing ends."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to simulate.
+
+    granularity: 'collective' gives each job's collective one pace, 'flow' shares links flow by flow.
+    sample_s: interval of link counters, None for none. epoch_s: the policy is asked again at this interval as well
+    as at arrivals, departures and link events; None for these alone.
+    policy: the scenario's `policy` section without its name.
+    """
+
+    granularity: Granularity = "collective"
+    sample_s: float | None = 0.1
+    epoch_s: float | None = None
+    policy: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in (("sample_s", self.sample_s), ("epoch_s", self.epoch_s)):
+            if value is not None and not 0 < value < np.inf:
+                raise UsageError(f"{name} is {value} but must be above zero, and finite")
+
+
+def simulate(
+    fabric: Fabric,
+    jobs: Sequence[Job],
+    policy: Policy = fair,
+    seed: int = 0,
+    background: Sequence[Background] = (),
+    events: Sequence[LinkEvent] = (),
+    options: Options | None = None,
+) -> Records:
+    """Run jobs to their end. The same arguments give the same records, but for the solve times of decisions.
+
+    UsageError for jobs, traffic or events that can't be simulated; RunFailed for a plan that can't be carried out.
+    A job that stalls for good ends as failed, with the cause in its outcome.
+    """
+    return Simulation(fabric, jobs, policy, seed, background, events, options or Options()).run()
+
+
+class Simulation:
+    """One run. `events_handled` counts the events of the compiled loop."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        jobs: Sequence[Job],
+        policy: Policy,
+        seed: int,
+        background: Sequence[Background],
+        events: Sequence[LinkEvent],
+        options: Options,
+    ) -> None:
+        check_inputs(fabric, jobs, background, events)
+        self._fabric, self._specs, self._policy, self._seed = fabric, jobs, policy, seed
+        self._background, self._options = tuple(background), options
+        entities = entities_of(jobs, background, fabric, options.granularity)
+        self._network = Network(fabric, seed, entities)
+        self._changes = deque(sorted(events, key=lambda event: event.at_s))
+        self._arrivals = deque(sorted(range(len(jobs)), key=lambda index: jobs[index].start_s))
+        self._jitter = {i: SlowestRank(job, seed) for i, job in enumerate(jobs) if job.compute_cv > 0}
+        self._jobs = new_jobs(jobs, entities)
+        for index in self._jitter:
+            self._draw(index)
+        self._progress = Progress(
+            left=np.array([np.inf if entity.job < 0 else 0.0 for entity in entities]),
+            sent=np.zeros(len(entities)),
+            since=np.zeros(len(entities)),
+            scale=np.ones(len(entities)),
+            job=np.array([entity.job for entity in entities], np.int64),
+        )
+        self._queue = empty_queue(len(entities) + len(jobs))
+        self._clock = new_clock()
+        self._counters = LinkCounters(options.sample_s)
+        self._carried = np.empty(0)
+        self._counted = np.zeros(len(entities))
+        self._observer = Observer(jobs)
+        self._plan = Plan(policy=policy.name)
+        self._decisions: list[Decision] = []
+        self._layout = self._network.lay_out(self._plan)
+        self._go_on(self._progress.job < 0, now=0.0)
+
+    @property
+    def events_handled(self) -> int:
+        return int(self._clock.events[0])
+
+    def run(self) -> Records:
+        """Run to the end of all jobs, or to a stall that nothing ends."""
+        epoch_s, epochs, futile = self._options.epoch_s, 1, 0
+        while not (self._jobs.phase == DONE).all():
+            outside = self._next_outside()
+            next_epoch = np.inf if epoch_s is None else epochs * epoch_s
+            stalled = self._queue.time[first(self._queue)] == np.inf and outside == np.inf
+            if stalled and (next_epoch == np.inf or futile == FUTILE_EPOCHS):
+                break
+            why = advance(
+                self._layout.sharing,
+                self._queue,
+                self._progress,
+                self._jobs,
+                self._clock,
+                min(outside, next_epoch, self._counters.due_s),
+                True,
+            )
+            if why == DRAW:
+                self._draw(int(self._clock.job[0]))
+                continue
+            now = float(self._clock.now[0])
+            while self._counters.due_s <= now:
+                self._counters.take(self._counters.due_s, self._bytes_carried(now))
+            changed = self._take_changes(now)
+            arriving = self._take_arrivals(now)
+            epoch_due = next_epoch <= now
+            if epoch_s is not None and epoch_due:
+                epochs = int(now / epoch_s) + 1
+                futile = futile + 1 if stalled else 0
+            if changed or arriving or epoch_due or why == ENDED:
+                self._decide(now, arriving, changed)
+            admit(self._layout.sharing, self._queue, self._jobs, np.array(arriving, np.int64), now)
+        return self._records()
+
+    def _next_outside(self) -> float:
+        """When the next job arrives or link changes; infinity if none does."""
+        arrival = self._specs[self._arrivals[0]].start_s if self._arrivals else np.inf
+        return min(arrival, self._changes[0].at_s if self._changes else np.inf)
+
+    def _take_changes(self, now: float) -> bool:
+        taken = False
+        while self._changes and self._changes[0].at_s <= now:
+            self._network.apply(self._changes.popleft())
+            taken = True
+        return taken
+
+    def _take_arrivals(self, now: float) -> list[int]:
+        arriving = []
+        while self._arrivals and self._specs[self._arrivals[0]].start_s <= now:
+            arriving.append(self._arrivals.popleft())
+        return arriving
+
+    def _draw(self, index: int) -> None:
+        """Give a job with jitter its next compute factors, from the next iteration on."""
+        drawn, width = int(self._jobs.drawn[index]), self._jobs.factor.shape[1]
+        self._jobs.factor[index, (drawn + np.arange(width)) % width] = self._jitter[index].draw(width)
+        self._jobs.drawn[index] = drawn + width
+
+    def _decide(self, now: float, arriving: Sequence[int], changed: bool) -> None:
+        """Ask the policy, and carry out what differs from the plan so far."""
+        if len(self._decisions) == MAX_DECISIONS:
+            raise RunFailed(
+                f"policy {self._policy.name} has been asked {MAX_DECISIONS:,} times by {now:g} s; "
+                "give it a longer epoch"
+            )
+        states = self._observer.look(self._jobs, self._queue, self._progress, arriving, now)
+        plan = self._plan
+        if states:
+            snapshot = Snapshot(
+                time_s=now,
+                fabric=self._fabric,
+                jobs=states,
+                seed=self._seed,
+                background=self._background,
+                links_down=self._network.router.down,
+                options=self._options.policy,
+            )
+            plan, decision = decide(self._policy, snapshot)
+            self._decisions.append(decision)
+        if changed or plan != self._plan:
+            self._carry_out(plan, now)
+
+    def _carry_out(self, plan: Plan, now: float) -> None:
+        pause(self._layout.sharing, self._progress, now)
+        self._carried = self._bytes_carried(now)
+        self._counted = self._progress.sent.copy()
+        active = self._layout.sharing.active
+        self._layout = self._network.lay_out(plan)
+        self._go_on(active, now)
+        if plan != self._plan:
+            starts = [plan.of(job.name).starts_s for job in self._specs]
+            ends = np.cumsum([len(own) for own in starts])
+            self._jobs = self._jobs._replace(gate=np.array([at for own in starts for at in own], np.float64))
+            self._jobs.gate_end[:] = ends
+            self._jobs.gate_next[:] = ends - [len(own) for own in starts]
+            regate(self._layout.sharing, self._queue, self._jobs, now)
+        self._plan = plan
+
+    def _go_on(self, active: Flags, now: float) -> None:
+        """Let entities send on, at the rates of the present layout."""
+        self._progress.scale[:] = self._layout.scale
+        resume(self._layout.sharing, self._queue, self._progress, active, now)
+
+    def _bytes_carried(self, now: float) -> Floats:
+        """Bytes on each link of Network.links since time zero."""
+        sharing, progress = self._layout.sharing, self._progress
+        moving = np.minimum(sharing.rate * (now - progress.since) / progress.scale, progress.left)
+        moved = progress.sent - self._counted + np.where(sharing.active, moving, 0.0)
+        carried = self._layout.bytes_on_links(moved, len(self._network.links))
+        carried[: len(self._carried)] += self._carried
+        return carried
+
+    def _records(self) -> Records:
+        now, jobs = float(self._clock.now[0]), self._jobs
+        if self._options.sample_s is not None:
+            self._counters.take(now, self._bytes_carried(now))
+        outcomes = {}
+        for index, job in enumerate(self._specs):
+            if jobs.phase[index] == DONE:
+                outcome = JobOutcome(job.name, "done", job.start_s, float(jobs.ended[index]))
+            else:
+                error = explain_stall(self._network, self._layout, self._plan, jobs, index, now)
+                outcome = JobOutcome(job.name, "failed", job.start_s, now, error)
+            outcomes[job.name] = outcome
+        rows = zip(self._specs, jobs.row, jobs.done, strict=False)
+        return Records(
+            engine="simulate",
+            policy=self._policy.name,
+            seed=self._seed,
+            iterations={job.name: jobs.rows[row : row + done] for job, row, done in rows},
+            outcomes=outcomes,
+            links=self._counters.rows({n: i for n, i in self._network.links.items() if n in self._fabric.links}),
+            decisions=self._decisions,
+        )

@@ -1,0 +1,77 @@
+"""What moves through the network: flows, and the entities that the engine gives rates to.
+
+An entity is one flow, or all flows of a job's collective at one pace. In a ring all ranks move at one pace, because
+each waits for the one before it; so one entity a collective is both faster and nearer to the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from harmonics_emu.errors import UsageError
+from topologies.fabric import Fabric
+from workloads.collectives import ring_all_reduce
+from workloads.job import DEFAULT_LEVEL, Background, Job
+
+Granularity = Literal["collective", "flow"]
+COLLECTIVES = {"ring-all-reduce": ring_all_reduce}
+BACKGROUND = "background"
+"""The name under which background flows have their path hashed, the same as on the emulator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One connection between two ranks. share: bytes that it carries for each byte of gradient."""
+
+    src: str
+    dst: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Flows that move at one pace. job: index of their job, -1 for background traffic, which never ends.
+
+    limit: highest pace in bytes a second, of background traffic; None for no limit of its own.
+    """
+
+    owner: str
+    job: int
+    flows: tuple[Flow, ...]
+    level: int = DEFAULT_LEVEL
+    limit: float | None = None
+
+
+def job_flows(job: Job, fabric: Fabric) -> tuple[Flow, ...]:
+    """The flows of one iteration's collective that take time: those between hosts, and inside hosts that have a link.
+
+    UsageError for a collective that the simulator does not know.
+    """
+    if job.collective not in COLLECTIVES:
+        known = ", ".join(sorted(COLLECTIVES))
+        raise UsageError(f"job {job.name}: collective {job.collective!r} can't be simulated; those that can: {known}")
+    if job.bytes == 0:
+        return ()
+    # Ranks stand in for hosts, so that two ranks of one host are told apart.
+    between_ranks = COLLECTIVES[job.collective](tuple(map(str, range(job.ranks))), 1.0)
+    flows = (Flow(job.hosts[int(src)], job.hosts[int(dst)], share) for (src, dst), share in between_ranks.items())
+    return tuple(flow for flow in flows if flow.src != flow.dst or fabric.intra_host_bps is not None)
+
+
+def entities_of(
+    jobs: Iterable[Job], background: Iterable[Background], fabric: Fabric, granularity: Granularity
+) -> list[Entity]:
+    """Entities in job order, those of background traffic last."""
+    found: list[Entity] = []
+    for index, job in enumerate(jobs):
+        flows = job_flows(job, fabric)
+        if flows and granularity == "collective":
+            found.append(Entity(job.name, index, flows))
+        else:
+            found.extend(Entity(job.name, index, (flow,)) for flow in flows)
+    for traffic in background:
+        flow = Flow(traffic.src, traffic.dst, 1.0)
+        found.append(Entity(BACKGROUND, -1, (flow,), limit=traffic.rate_bps / 8))
+    return found

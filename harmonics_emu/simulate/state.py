@@ -1,0 +1,146 @@
+"""Jobs as arrays for the kernel, after a check that they can be simulated."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harmonics_emu.errors import UsageError
+from harmonics_emu.records import ITERATION
+from harmonics_emu.simulate.entities import Entity
+from harmonics_emu.simulate.kernel.loop import ABSENT, Jobs
+from harmonics_emu.simulate.kernel.sharing import Floats, Ints
+from harmonics_emu.simulate.network import links_of
+from topologies.fabric import Fabric
+from workloads.job import Background, Job, LinkEvent
+
+DRAWN = 256
+"""Compute times that are drawn ahead for a job with jitter."""
+MAX_ROWS = 40_000_000
+"""Most iterations of all jobs together: each is a row of 40 bytes, so records stay under 1.6 GB."""
+
+
+def check_inputs(
+    fabric: Fabric, jobs: Sequence[Job], background: Sequence[Background], events: Sequence[LinkEvent]
+) -> None:
+    """UsageError for the first thing that can't be simulated, naming the job or flow and what is wrong."""
+    if not jobs:
+        raise UsageError("there are no jobs to simulate; the scenario needs at least one")
+    twice = [name for name, count in Counter(job.name for job in jobs).items() if count > 1]
+    if twice:
+        raise UsageError(f"two jobs are called {twice[0]!r}; names of jobs are unique")
+    for job in jobs:
+        problem = _problem(job, fabric)
+        if problem:
+            raise UsageError(f"job {job.name}: {problem}")
+    for flow in background:
+        if flow.src == flow.dst or flow.src not in fabric.host_index or flow.dst not in fabric.host_index:
+            raise UsageError(f"background from {flow.src} to {flow.dst}: it needs two different hosts of the fabric")
+        if not 0 < flow.rate_bps < math.inf:
+            raise UsageError(f"background from {flow.src} to {flow.dst}: its rate must be above zero")
+    for event in events:
+        links_of(event, fabric)
+    total = sum(job.iterations for job in jobs)
+    if total > MAX_ROWS:
+        raise UsageError(
+            f"the jobs have {total:,} iterations in all, but one simulation records at most {MAX_ROWS:,}; "
+            "lower `iterations` (a periodic schedule repeats itself long before)"
+        )
+
+
+def _problem(job: Job, fabric: Fabric) -> str | None:
+    unknown = [host for host in job.hosts if host not in fabric.host_index]
+    if unknown:
+        return f"host {unknown[0]} is not in the fabric"
+    if not job.hosts:
+        return "it has no ranks"
+    if job.iterations < 1:
+        return f"it has {job.iterations} iterations but needs at least 1"
+    for name, value in (("compute_s", job.compute_s), ("start_s", job.start_s), ("compute_cv", job.compute_cv)):
+        if not 0 <= value < math.inf:
+            return f"{name} is {value} but must be zero or more, and finite"
+    if not 0 <= job.overlap <= 1:
+        return f"overlap is {job.overlap} but must lie between 0 and 1"
+    for size in job.bucket_bytes:
+        if not 0 <= size < math.inf:
+            return f"a bucket has {size} bytes but must have zero or more, and a finite number"
+    return None
+
+
+def new_jobs(jobs: Sequence[Job], entities: Sequence[Entity]) -> Jobs:
+    """Jobs that have not arrived yet. A job whose collective crosses no link has no buckets: it only computes.
+
+    Jobs with compute jitter have no factors drawn yet.
+    """
+    own = np.bincount(np.array([e.job for e in entities if e.job >= 0], np.int64), minlength=len(jobs))
+    buckets = [job.bucket_bytes if own[index] else () for index, job in enumerate(jobs)]
+    jitter = np.array([job.compute_cv > 0 for job in jobs])
+    iterations = np.array([job.iterations for job in jobs], np.int64)
+    return job_arrays(
+        entities=own,
+        buckets=np.array([len(sizes) for sizes in buckets], np.int64),
+        bucket_bytes=np.array([size for sizes in buckets for size in sizes], np.float64),
+        bucket_ready=np.array([r for job, b in zip(jobs, buckets, strict=True) for r in _ready(job.overlap, len(b))]),
+        iterations=iterations,
+        compute=np.array([job.compute_s for job in jobs], np.float64),
+        factor=np.ones((len(jobs), DRAWN if jitter.any() else 1)),
+        drawn=np.where(jitter, 0, iterations),
+    )
+
+
+def job_arrays(
+    *,
+    entities: Ints,
+    buckets: Ints,
+    bucket_bytes: Floats,
+    bucket_ready: Floats,
+    iterations: Ints,
+    compute: Floats,
+    factor: NDArray[np.float64],
+    drawn: Ints,
+) -> Jobs:
+    """Absent jobs from what `Jobs` says of these fields; entities, buckets [jobs]: how many each job has."""
+    count = len(iterations)
+    return Jobs(
+        entity=_starts(entities),
+        bucket=_starts(buckets),
+        bucket_bytes=bucket_bytes,
+        bucket_ready=bucket_ready,
+        iterations=iterations,
+        compute=compute,
+        gate=np.empty(0),
+        gate_next=np.zeros(count, np.int64),
+        gate_end=np.zeros(count, np.int64),
+        factor=factor,
+        drawn=drawn,
+        phase=np.full(count, ABSENT, np.int64),
+        done=np.zeros(count, np.int64),
+        sending=np.zeros(count, np.int64),
+        next_bucket=np.zeros(count, np.int64),
+        began=np.zeros(count),
+        computing=np.zeros(count),
+        held=np.zeros(count),
+        ready=np.zeros(count),
+        ended=np.zeros(count),
+        spent_compute=np.zeros(count),
+        spent_total=np.zeros(count),
+        spent_iterations=np.zeros(count, np.int64),
+        row=_starts(iterations),
+        rows=np.zeros(int(iterations.sum()), ITERATION),
+    )
+
+
+def _starts(counts: Ints) -> Ints:
+    """Where each job's part begins, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def _ready(overlap: float, buckets: int) -> list[float]:
+    """After which fraction of the compute time each bucket is ready: evenly over its last `overlap`."""
+    if buckets <= 1:
+        return [1.0] * buckets
+    return [1 - overlap + overlap * bucket / (buckets - 1) for bucket in range(buckets)]
