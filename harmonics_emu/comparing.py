@@ -19,7 +19,7 @@ from harmonics_emu.results.build import isolated_from
 from harmonics_emu.results.comparison import compare
 from harmonics_emu.results.manifest import build_manifest
 from harmonics_emu.results.ownership import Owner, invoking_owner
-from harmonics_emu.results.run_directory import file_name, prepare_run_directory, write_file
+from harmonics_emu.results.run_directory import file_name, locked, prepare_run_directory, write_file
 from harmonics_emu.results.schema import Comparison, Isolated, Result, read_result
 from harmonics_emu.results.store import holds_result, write_comparison
 from harmonics_emu.runs import Engine, carry_out
@@ -60,7 +60,22 @@ def compare_policies(
     for policy in policies:
         find_policy(policy)
     owner = invoking_owner()
-    prepare_run_directory(directory, owner, resume=True)
+    directory = prepare_run_directory(directory, owner, resume=True)
+    with locked(directory):
+        return _compare(scenario, policies, engine, repeats, directory, owner, allow_commands, on_run, on_event)
+
+
+def _compare(
+    scenario: Scenario,
+    policies: Sequence[str],
+    engine: Engine,
+    repeats: int,
+    directory: Path,
+    owner: Owner | None,
+    allow_commands: bool,
+    on_run: Callable[[str], None],
+    on_event: Callable[[Any], None],
+) -> FinishedComparison:
     _keep_scenario(directory, scenario, owner)
     isolated: dict[str, Isolated] = {}
 

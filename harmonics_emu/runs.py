@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harmonics_emu.results.ownership import invoking_owner
-from harmonics_emu.results.run_directory import new_run_directory, prepare_run_directory
+from harmonics_emu.results.run_directory import locked, new_run_directory, prepare_run_directory
 from harmonics_emu.results.schema import Isolated, Result
 from harmonics_emu.scenario import Scenario, load_scenario
 from harmonics_emu.schedulers.registry import find_policy
@@ -71,25 +71,28 @@ def carry_out(
     if engine == "simulate":
         from harmonics_emu.simulate.run import simulate_scenario
 
-        directory = None if out is None else prepare_run_directory(out, owner, resume=resume)
-        result = simulate_scenario(chosen, directory=directory, owner=owner, isolated=isolated)
+        if out is None:
+            return FinishedRun(simulate_scenario(chosen, isolated=isolated), None, 0)
+        directory = prepare_run_directory(out, owner, resume=resume)
+        with locked(directory):
+            result = simulate_scenario(chosen, directory=directory, owner=owner, isolated=isolated)
         return FinishedRun(result, directory, 0)
     from harmonics_emu.emulate.run import emulate
     from harmonics_emu.emulate.sandbox import require_root
 
     require_root()
-    directory = (
-        new_run_directory(chosen.name, chosen.policy, owner)
-        if out is None
-        else prepare_run_directory(out, owner, resume=resume)
-    )
-    finished = emulate(
-        chosen,
-        chosen.policy,
-        directory,
-        owner=owner,
-        allow_commands=allow_commands,
-        isolated=isolated,
-        on_event=on_event,
-    )
+    if out is None:
+        directory = new_run_directory(chosen.name, chosen.policy, owner)
+    else:
+        directory = prepare_run_directory(out, owner, resume=resume)
+    with locked(directory):
+        finished = emulate(
+            chosen,
+            chosen.policy,
+            directory,
+            owner=owner,
+            allow_commands=allow_commands,
+            isolated=isolated,
+            on_event=on_event,
+        )
     return FinishedRun(finished.result, directory, finished.exit_code)

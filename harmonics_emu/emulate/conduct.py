@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from numpy.typing import NDArray
 
+from harmonics_emu.emulate.capacity import require_capacity
 from harmonics_emu.emulate.decisions import Decider
 from harmonics_emu.emulate.faults import apply_link_event
 from harmonics_emu.emulate.protocol import Event, JobProgress, Notice, Phase, Progress
@@ -100,6 +101,7 @@ class Conductor:
     def conduct(self) -> Outcome:
         """Run every job to its end. A job that fails does not stop the others; a stop request ends them all."""
         self._decider.decide(0.0, [job for job in self._testbed.jobs if job.start_s == 0], {})
+        require_capacity(self._testbed.fabric)
         self._launch()
         self._check_rules_by_counters()
         sampler = self._release()

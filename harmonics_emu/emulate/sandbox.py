@@ -22,6 +22,8 @@ from harmonics_emu.errors import HarmonicsError, UsageError
 STATE = Path("/run/harmonics")
 """Where the sandbox keeps its sockets and databases: a tmpfs of its own, short enough for Unix socket paths."""
 SHARED_PAGES = Path("/dev/shm")
+SUPERVISOR = "HARMONICS_SUPERVISOR"
+"""In the environment of every process of a sandbox: pid and start time of the process that made it."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
@@ -46,8 +48,9 @@ def start_sandbox(
 ) -> subprocess.Popen[bytes]:
     """Start `argv` as process 1 of a new sandbox. It dies with the calling thread, however that ends."""
     require_root()
+    marked = {**(os.environ if env is None else env), SUPERVISOR: f"{os.getpid()}:{_start_time(os.getpid())}"}
     wrapped = ["unshare", "--net", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child=KILL", "--", *argv]
-    return shell.start(wrapped, log=log, env=env, stdin=stdin, stdout=stdout, new_session=new_session)
+    return shell.start(wrapped, log=log, env=marked, stdin=stdin, stdout=stdout, new_session=new_session)
 
 
 def kill_sandbox(process: subprocess.Popen[bytes], timeout_s: float = 30.0) -> None:
@@ -64,6 +67,36 @@ def kill_sandbox(process: subprocess.Popen[bytes], timeout_s: float = 30.0) -> N
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait(timeout=timeout_s)
+
+
+def orphaned_sandboxes(owner_uid: int) -> list[int]:
+    """Process ids of `unshare`s whose supervisor is gone, of runs that `owner_uid` started. There should be none.
+
+    A process is known by the mark in its environment, never by its name.
+    """
+    orphans = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            environment = dict(
+                pair.split("=", 1)
+                for pair in (entry / "environ").read_text(errors="replace").split("\0")
+                if pair.startswith((f"{SUPERVISOR}=", "SUDO_UID="))
+            )
+            supervisor, _, started = environment.get(SUPERVISOR, "").partition(":")
+            ours = supervisor and int(environment.get("SUDO_UID", "0")) == owner_uid
+            if ours and _start_time(int(supervisor)) != started:
+                orphans.append(int(entry.name))
+    return sorted(orphans)
+
+
+def _start_time(pid: int) -> str:
+    """When a process began, in the kernel's clock ticks; empty if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except FileNotFoundError:
+        return ""
 
 
 def python_command(module: str, *arguments: str) -> list[str]:

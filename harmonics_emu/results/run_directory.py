@@ -6,6 +6,7 @@ relative to the opened directory, so that neither a link in place of the directo
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -25,6 +26,7 @@ from harmonics_emu.results.ownership import Owner, acting_as
 
 TOOL = "harmonics-emu"
 MANIFEST = "manifest.json"
+STARTED = "started"
 DIRECTORY_MODE = 0o755
 FILE_MODE = 0o644
 NAME_LENGTH = 80
@@ -48,7 +50,7 @@ def prepare_run_directory(path: Path, owner: Owner | None, *, resume: bool = Fal
         except FileExistsError:
             if _check_existing(path, owner, resume):
                 return path
-    mark = {"schema": 1, "tool": TOOL, "version": harmonics_emu.__version__, "state": "started"}
+    mark = {"schema": 1, "tool": TOOL, "version": harmonics_emu.__version__, "state": STARTED}
     write_file(path, MANIFEST, msgspec.json.encode(mark) + b"\n", owner)
     return path
 
@@ -104,6 +106,41 @@ def replacing(directory: Path, name: str, owner: Owner | None) -> Iterator[TextI
             raise
 
 
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold a run's directory while it is written to. RunDirectoryError if another run holds it."""
+    with _opened(directory) as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunDirectoryError(f"another run is writing to {directory}; choose another --out") from None
+        yield
+
+
+def unfinished_runs(base: Path) -> list[Path]:
+    """Directories at or below `base` whose run began and neither finished nor goes on; links are not followed.
+
+    An interrupted comparison is not among them while it holds a finished run: it can be resumed.
+    """
+    found = []
+    for folder, below, files in os.walk(base):
+        path = Path(folder)
+        if MANIFEST not in files or _state(path) != STARTED:
+            continue
+        if not _is_locked(path) and not any(path.rglob("result.json")):
+            found.append(path)
+            below.clear()
+    return found
+
+
+def _is_locked(directory: Path) -> bool:
+    try:
+        with locked(directory):
+            return False
+    except RunDirectoryError:
+        return True
+
+
 def _make_parents(path: Path) -> None:
     # mkdir(parents=True) would give every folder above the last one the mode that the umask happens to leave.
     for folder in (*reversed(path.parents), path):
@@ -131,14 +168,21 @@ def _check_existing(path: Path, owner: Owner | None, resume: bool) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
+    return _state(path) is not None
+
+
+def _state(path: Path) -> str | None:
+    """The state in a run's manifest; None if the directory holds no run of this program."""
     try:
         with _opened(path) as handle:
             descriptor = os.open(MANIFEST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
             with open(descriptor, "rb") as source:
                 manifest = msgspec.json.decode(source.read())
     except (OSError, msgspec.DecodeError):
-        return False
-    return isinstance(manifest, dict) and manifest.get("tool") == TOOL
+        return None
+    if not isinstance(manifest, dict) or manifest.get("tool") != TOOL:
+        return None
+    return str(manifest.get("state"))
 
 
 @contextmanager
