@@ -6,6 +6,7 @@ programs=(
     ovs-vswitchd:openvswitch-switch ovsdb-server:openvswitch-switch mnexec:mininet
     ip:iproute2 tc:iproute2 ethtool:ethtool iptables:iptables tcpdump:tcpdump ping:iputils-ping iperf3:iperf3
 )
+lists_are_new=
 
 system_packages() {
     local entry missing=()
@@ -24,8 +25,11 @@ system_packages() {
 apt_install() {
     command -v apt-get >/dev/null ||
         die "this system has no apt-get: install what your distribution calls these, then call again: $*"
-    # A list that fails to load (some third party's, perhaps) matters only if the installation then fails.
-    quietly "loading apt's package lists" apt_get update || say "going on with the package lists at hand"
+    if [[ -z $lists_are_new ]]; then
+        # A list that fails to load (some third party's, perhaps) matters only if the installation then fails.
+        quietly "loading apt's package lists" apt_get update || say "going on with the package lists at hand"
+        lists_are_new=yes
+    fi
     quietly "installing $*" apt_get install --yes --no-install-recommends "$@" ||
         die "apt could not install the system packages; install them by hand, then call again: $*"
 }
