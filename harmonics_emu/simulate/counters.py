@@ -32,6 +32,8 @@ class LinkCounters:
 
     def take(self, now: float, carried: Floats) -> None:
         """Keep a sample: bytes of each link since time zero; links seen later are appended to later samples."""
+        if self._times and self._times[-1] == now:
+            return
         self._times.append(now)
         self._samples.append(carried)
         self._taken += 1

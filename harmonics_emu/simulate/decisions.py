@@ -89,7 +89,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
             "level": job.level,
             "rate_bps": job.rate_bps,
             "starts_s": list(job.starts_s),
-            "paths": [{"src": src, "dst": dst, "path": list(path)} for (src, dst), path in job.paths.items()],
+            "paths": [{"src": src, "dst": dst, "links": list(path)} for (src, dst), path in job.paths.items()],
         }
         for name, job in plan.jobs.items()
     }

@@ -51,7 +51,7 @@ class Options:
     """How to simulate.
 
     granularity: 'collective' gives each job's collective one pace, 'flow' shares links flow by flow.
-    sample_s: interval of link counters, None for none. epoch_s: the policy is asked again at this interval as well
+    sample_s: interval of link counters, None for their last values only. epoch_s: the policy is asked again at this interval as well
     as at arrivals, departures and link events; None for these alone.
     policy: the scenario's `policy` section without its name.
     """
@@ -245,8 +245,7 @@ class Simulation:
 
     def _records(self) -> Records:
         now, jobs = float(self._clock.now[0]), self._jobs
-        if self._options.sample_s is not None:
-            self._counters.take(now, self._bytes_carried(now))
+        self._counters.take(now, self._bytes_carried(now))
         outcomes = {}
         for index, job in enumerate(self._specs):
             if jobs.phase[index] == DONE:

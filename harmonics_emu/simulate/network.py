@@ -53,9 +53,7 @@ class Layout:
 
     def bytes_on_links(self, moved: Floats, links: int) -> Floats:
         """Bytes on each of `links` links when each entity moves `moved` gradient bytes."""
-        carried = np.zeros(links)
-        np.add.at(carried, self.link, moved[self.owner] * self.carried)
-        return carried
+        return np.bincount(self.link, moved[self.owner] * self.carried, minlength=links).astype(np.float64)
 
 
 class Network:

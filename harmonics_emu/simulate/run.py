@@ -1,0 +1,85 @@
+"""A scenario on the fluid engine: records, result and, where wanted, a run directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harmonics_emu.errors import UsageError
+from harmonics_emu.results.build import build_result
+from harmonics_emu.results.manifest import build_manifest
+from harmonics_emu.results.ownership import Owner
+from harmonics_emu.results.schema import Fidelity, Isolated, Result
+from harmonics_emu.results.store import write_run
+from harmonics_emu.scenario import Scenario
+from harmonics_emu.scenario.quantities import parse_positive_time
+from harmonics_emu.schedulers.registry import find_policy
+from harmonics_emu.simulate.engine import Options, simulate
+from harmonics_emu.simulate.predict import alone
+from topologies.fabric import Fabric
+from workloads.job import Job
+
+LARGE_HOSTS = 1000
+"""From this many hosts on, link counters are not sampled: only their last values are kept."""
+
+
+def simulate_scenario(
+    scenario: Scenario,
+    *,
+    directory: Path | None = None,
+    owner: Owner | None = None,
+    isolated: Mapping[str, Isolated] | None = None,
+) -> Result:
+    """Simulate a scenario under its own policy and seed. A `directory` (from prepare_run_directory) gets the run's files.
+
+    isolated: what jobs do alone, where it is known; the fluid model predicts the others. UsageError for a scenario
+    that can't be simulated.
+    """
+    fabric, jobs = scenario.fabric(), scenario.jobs()
+    for job in jobs:
+        if job.command:
+            raise UsageError(f"job {job.name} runs a command, of which the simulator knows nothing: emulate it")
+    options = engine_options(scenario)
+    records = simulate(
+        fabric,
+        jobs,
+        find_policy(scenario.policy),
+        scenario.seed,
+        scenario.background(),
+        scenario.events(),
+        options,
+    )
+    known = dict(isolated or {})
+    for job in jobs:
+        if job.name not in known:
+            known[job.name] = _predicted(fabric, job, scenario.seed)
+    result = build_result(records, jobs, fabric, scenario.name, known, Fidelity(verdict="faithful"))
+    if directory is not None:
+        settings = {"granularity": options.granularity, "sample_s": options.sample_s, "epoch_s": options.epoch_s}
+        manifest = build_manifest(seed=scenario.seed, owner=owner, settings=settings)
+        write_run(directory, result, records, scenario.resolved_yaml(), manifest, owner)
+    return result
+
+
+def engine_options(scenario: Scenario) -> Options:
+    """How to simulate a scenario: its policy's `epoch` is the engine's. UsageError if that is no time."""
+    policy: dict[str, Any] = dict(scenario.policy_options)
+    epoch_s = None
+    if "epoch" in policy:
+        try:
+            epoch_s = parse_positive_time(policy["epoch"])
+        except ValueError as error:
+            raise UsageError(f"policy.epoch: {error}") from None
+    sample_s = None if len(scenario.fabric().hosts) >= LARGE_HOSTS else Options.sample_s
+    return Options(sample_s=sample_s, epoch_s=epoch_s, policy=policy)
+
+
+def _predicted(fabric: Fabric, job: Job, seed: int) -> Isolated:
+    means, training_s = alone(fabric, job, seed)
+    return Isolated(
+        iteration_s=means.iteration_s,
+        communication_s=means.communication_s,
+        training_s=training_s,
+        source="predicted",
+    )
