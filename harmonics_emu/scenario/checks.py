@@ -83,7 +83,7 @@ def _check_job(at: Location, job: JobSection) -> Iterator[Complaint]:
     if job.program == "allreduce" and (job.workers == 1 or (job.workers is None and len(job.placement or "  ") == 1)):
         yield Complaint((*at, "workers"), "an all-reduce needs at least 2 workers")
     if job.warmup is not None and job.iterations is not None and job.warmup >= job.iterations:
-        what = f"all {job.iterations} iterations would be warm-up"
+        what = f"is {job.warmup}, which leaves none of {job.iterations} iterations to measure"
         yield Complaint((*at, "warmup"), what, "give more iterations than warmup")
 
 
@@ -142,7 +142,7 @@ def _place_jobs(sections: ScenarioFile, names: _Names, complaints: list[Complain
             try:
                 hosts[index] = place(job.workers)
             except NoRoom as error:
-                what = f"asks for {job.workers} GPUs, but {_free(error.free, names.fabric)}"
+                what = f"asks for {_gpus(job.workers)}, but {_free(error.free, names.fabric)}"
                 hint = "ask for fewer, or add hosts" if share else "ask for fewer, add hosts, or set share_gpus: true"
                 complaints.append(Complaint(("jobs", index, "workers"), what, hint))
     return tuple(hosts)
@@ -150,7 +150,11 @@ def _place_jobs(sections: ScenarioFile, names: _Names, complaints: list[Complain
 
 def _free(free: int, fabric: Fabric) -> str:
     gpus = len(fabric.hosts) * fabric.gpus_per_host
-    return f"the fabric has {gpus}" if free == gpus else f"only {free} of the fabric's {gpus} are free"
+    return f"the fabric has {gpus}" + ("" if free == gpus else f", {free or 'none'} of them free")
+
+
+def _gpus(count: int) -> str:
+    return "one GPU" if count == 1 else f"{count} GPUs"
 
 
 class _Names:
@@ -196,8 +200,8 @@ class _Listed:
             own[host] += 1
             holders = self._holders.setdefault(host, [])
             if own[host] > gpus:
-                has = "one GPU" if gpus == 1 else f"{gpus} GPUs"
-                yield Complaint(place, f"{shown(host)} is listed {own[host]} times, but has {has}", "list another host")
+                what = f"{shown(host)} is listed {own[host]} times, but has {_gpus(gpus)}"
+                yield Complaint(place, what, "list another host")
             elif not self._share and len(holders) >= gpus:
                 what = f"no GPU of {shown(host)} is left: {shown(holders[0])} has it"
                 yield Complaint(place, what, "list another host, or set share_gpus: true")

@@ -105,7 +105,8 @@ class Composer:
             parts = (getattr(error, "context", None), getattr(error, "problem", None))
             what = printable(", ".join(filter(None, parts)) or str(error))
             line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-            hint = "indent with spaces, not tabs" if re.match(r" *\t", text.split("\n")[line - 1]) else None
+            tabbed = any(re.match(r" *\t", written) for written in text.split("\n")[line - 1 : line])
+            hint = "indent with spaces, not tabs" if tabbed else None
             raise Unreadable(*self.problems, Problem(line, column, "", f"not valid YAML: {what}", hint)) from None
 
     def _compose_node(self, event: yaml.NodeEvent) -> None:

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from harmonics_emu.scenario import quantities as q
-from harmonics_emu.scenario.problems import did_you_mean
+from harmonics_emu.scenario.problems import did_you_mean, shown
 from harmonics_emu.schedulers.registry import policy_names
 from workloads.models import find_model, model_names
 
@@ -81,7 +81,7 @@ def _name(text: str) -> str:
     if not text.isprintable() or text != text.strip():
         raise q.InvalidQuantity("a name must be one line of printable text without spaces around it")
     if "/" in text or text in {".", ".."}:
-        raise q.InvalidQuantity(f"'{text[:40]}' can't be a name", "names become names of files: leave out the /")
+        raise q.InvalidQuantity(f"{shown(text)} can't be a name", "names become names of files: leave out the /")
     return text
 
 
@@ -89,14 +89,16 @@ def _model(name: str) -> str:
     try:
         find_model(name)
     except KeyError:
-        raise q.InvalidQuantity("the catalogue has no such model", did_you_mean(name, model_names())) from None
+        raise q.InvalidQuantity(
+            f"the catalogue has no model {shown(name)}", did_you_mean(name, model_names())
+        ) from None
     return name
 
 
 def _policy(name: str) -> str:
     known = tuple(dict.fromkeys((*policy_names(), *PUBLISHED_POLICIES)))
     if name not in known:
-        raise q.InvalidQuantity("there is no such policy", did_you_mean(name, known))
+        raise q.InvalidQuantity(f"there is no policy {shown(name)}", did_you_mean(name, known))
     return name
 
 

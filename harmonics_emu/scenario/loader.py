@@ -38,8 +38,8 @@ def parse_scenario(raw: bytes, source: str) -> Scenario:
     checked = check(sections)
     found = refused + [document.problem(c.location, c.what, c.hint) for c in checked.complaints]
     # What is wrong with a value's text has been said; that the schema or a check can't use it then says nothing new.
-    told = {(problem.line, problem.column) for problem in problems}
-    problems += [problem for problem in found if (problem.line, problem.column) not in told]
+    told = {(problem.line, problem.column, problem.path) for problem in problems}
+    problems += [p for p in found if (p.line, p.column, p.path) not in told]
     if problems:
         raise ScenarioError.of(source, problems)
     return Scenario(resolve(sections, checked.hosts))

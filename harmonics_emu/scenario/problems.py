@@ -90,9 +90,11 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
     if len(word) <= _MAX_TEXT:
         candidates = [name for name in known if abs(len(name) - len(word)) <= 3][:_MAX_CANDIDATES]
         lowered = {name.lower(): name for name in candidates}
-        near = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
+        near = difflib.get_close_matches(word.lower(), lowered, n=5, cutoff=0.6)
         if near:
-            return f"did you mean '{printable(lowered[near[0]])}'?"
+            swapped = sorted(word.lower())
+            nearest = next((name for name in near if sorted(name) == swapped), near[0])
+            return f"did you mean '{printable(lowered[nearest])}'?"
     first = [printable(name) for name, _ in zip(known, range(12), strict=False)]
     if not first:
         return "there are none"

@@ -10,6 +10,8 @@ import re
 from decimal import Decimal
 from fractions import Fraction
 
+from harmonics_emu.scenario.problems import shown
+
 MAX_TEXT = 40
 MAX_RATE_BPS = 10**15
 MAX_SIZE = 10**15
@@ -72,10 +74,10 @@ def parse_rate(value: object) -> int:
         raise InvalidQuantity(f"{unit!r} is no unit of rate", _rate_hint(number, unit))
     rate = number * RATE_UNITS[unit]
     if rate <= 0:
-        raise InvalidQuantity("a rate must be above zero", "leave the link out if it should carry nothing")
+        raise InvalidQuantity(f"a rate must be above zero, not {value}", "write a rate as 100Mbit or 1.5Gbit")
     if rate > MAX_RATE_BPS:
         raise InvalidQuantity(f"a rate can be at most {format_rate(MAX_RATE_BPS)}")
-    return _whole(rate, "bits per second")
+    return _whole(value, rate, "bits per second")
 
 
 def parse_time(value: object) -> float:
@@ -87,7 +89,7 @@ def parse_time(value: object) -> float:
         raise InvalidQuantity(f"{unit!r} is no unit of time", hint)
     seconds = number * TIME_UNITS[unit]
     if seconds < 0:
-        raise InvalidQuantity("a time can't be negative")
+        raise InvalidQuantity(f"a time can't be below zero, as {value} is")
     if 0 < seconds < MIN_TIME_S:
         raise InvalidQuantity(f"a time above zero must be at least {format_time(float(MIN_TIME_S))}")
     if seconds > MAX_TIME_S:
@@ -99,7 +101,7 @@ def parse_positive_time(value: object) -> float:
     """As `parse_time`, but above zero."""
     seconds = parse_time(value)
     if seconds == 0:
-        raise InvalidQuantity("this time must be above zero")
+        raise InvalidQuantity(f"this time must be above zero, not {value}")
     return seconds
 
 
@@ -110,10 +112,10 @@ def parse_size(value: object) -> int:
         raise InvalidQuantity(f"{unit!r} is no unit of size", _size_hint(number, unit))
     size = number * SIZE_UNITS[unit]
     if size <= 0:
-        raise InvalidQuantity("a size must be above zero")
+        raise InvalidQuantity(f"a size must be above zero, not {value}")
     if size > MAX_SIZE:
         raise InvalidQuantity(f"a size can be at most {format_size(MAX_SIZE)}")
-    return _whole(size, "bytes")
+    return _whole(value, size, "bytes")
 
 
 def parse_percent(value: object) -> float:
@@ -122,24 +124,24 @@ def parse_percent(value: object) -> float:
     if unit != "%":
         raise InvalidQuantity(f"{unit!r} is no percentage", "write a percentage, as 0.1%")
     if not 0 <= number < 100:
-        raise InvalidQuantity("this share must be at least 0% and below 100%")
+        raise InvalidQuantity(f"this share must be at least 0% and below 100%, not {value}")
     return float(number / 100)
 
 
 def parse_scale(value: object) -> Fraction:
     """The factor `1/100` or `0.01` by which rates and bytes shrink: 0 < factor <= 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise InvalidQuantity(f"a scale is expected here, not {_kind(value)}", "write a fraction, as 1/100 or 0.01")
+        raise InvalidQuantity(f"a scale is expected here, not {shown(value)}", "write a fraction, as 1/100 or 0.01")
     if isinstance(value, str):
         match = _RATIO.fullmatch(value.strip()) if len(value) <= MAX_TEXT else None
         if match is None or Fraction(match["under"] or 1) == 0:
-            raise InvalidQuantity("this is no fraction", "write a scale as 1/100 or 0.01")
+            raise InvalidQuantity(f"{shown(value)} is no fraction", "write a scale as 1/100 or 0.01")
         scale = Fraction(match["over"]) / Fraction(match["under"] or 1)
     else:
         scale = Fraction(str(value))
     if not 0 < scale <= 1:
         raise InvalidQuantity(
-            "a scale must be above 0 and at most 1",
+            f"a scale must be above 0 and at most 1, not {value}",
             "1/100 means that real links are 100 times faster than the emulated ones",
         )
     return scale
@@ -175,21 +177,21 @@ def format_scale(scale: Fraction) -> str:
 def _split(value: object, what: str, hint: str) -> tuple[Decimal, str]:
     """Number and unit of a quantity's text, without judging the unit."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise InvalidQuantity(f"a {what} is expected here, not {_kind(value)}", hint)
+        raise InvalidQuantity(f"a {what} is expected here, not {shown(value)}", hint)
     if not isinstance(value, str):
         raise InvalidQuantity(f"{value} has no unit", hint)
     text = value.strip()
     match = _QUANTITY.fullmatch(text) if len(text) <= MAX_TEXT else None
     if match is None:
-        raise InvalidQuantity(f"this is no {what}", hint)
+        raise InvalidQuantity(f"{shown(value)} is no {what}", hint)
     if not match["unit"]:
         raise InvalidQuantity(f"{text} has no unit", hint)
     return Decimal(match["sign"] + match["number"]), match["unit"]
 
 
-def _whole(number: Decimal, of: str) -> int:
+def _whole(value: object, number: Decimal, of: str) -> int:
     if number != int(number):
-        raise InvalidQuantity(f"this is not a whole number of {of}")
+        raise InvalidQuantity(f"{value} is not a whole number of {of}")
     return int(number)
 
 
@@ -244,11 +246,3 @@ def _plain(number: Decimal) -> str:
     """Without exponent and without trailing zeros."""
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _kind(value: object) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "a list" if isinstance(value, list) else "a mapping"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -58,9 +59,14 @@ class Scenario:
         return self.file.worst_case
 
     @property
-    def policy(self) -> PolicySection:
-        """`policy.name`, and `policy.options` as written, for the policy to judge."""
-        return self.file.policy
+    def policy(self) -> str:
+        """The policy's name."""
+        return self.file.policy.name
+
+    @property
+    def policy_options(self) -> Mapping[str, Any]:
+        """The policy's options as written, for the policy to judge."""
+        return self.file.policy.options
 
     @property
     def capture(self) -> tuple[str, ...]:
@@ -95,7 +101,7 @@ class Scenario:
 
         UsageError if there is no such policy.
         """
-        if name == self.policy.name:
+        if name == self.policy:
             return self
         find_policy(name)
         return self._with(policy=PolicySection(name=name))
@@ -104,22 +110,19 @@ class Scenario:
         return self._with(seed=seed)
 
     def short(self) -> Scenario:
-        """The same with three iterations a job after warm-up, for tests."""
-        jobs = (
-            job.model_copy(update={"iterations": min(job.iterations, job.warmup + SHORT_ITERATIONS)})
-            for job in self.file.jobs
-        )
-        return self._with(jobs=tuple(jobs))
+        """The same with at most three iterations a job after warm-up, for tests."""
+        return self._with(jobs=tuple(_shortened(job, job.warmup + SHORT_ITERATIONS) for job in self.file.jobs))
 
     def alone(self, job: str, iterations: int | None = None) -> Scenario:
-        """Only that job on the same fabric, from time zero, without background or events: what 'isolated' means.
+        """One job by itself from time zero, on the same GPUs: what 'isolated' means. No background, no events.
 
-        iterations: at most so many, None for all of them.
+        iterations: at most so many; None for all of them. KeyError if there is no such job.
         """
-        (section,) = (section for section in self.file.jobs if section.name == job)
-        count = section.iterations if iterations is None else min(section.iterations, iterations)
-        only = section.model_copy(update={"start": 0.0, "iterations": count})
-        return self._with(jobs=(only,), background=(), events=(), capture=())
+        for section in self.file.jobs:
+            if section.name == job:
+                only = _shortened(section, iterations or section.iterations).model_copy(update={"start": 0.0})
+                return self._with(jobs=(only,), background=(), events=(), capture=())
+        raise KeyError(job)
 
     def resolved_yaml(self) -> str:
         """The scenario file with everything that was left to defaults, placement rules and the catalogue spelled out.
@@ -148,6 +151,11 @@ def _resolve_job(job: JobSection, hosts: tuple[str, ...]) -> JobSection:
         if gpu is not None:
             compute = compute.model_copy(update={"iteration": model.compute_s[gpu]})
     return job.model_copy(update={"workers": len(hosts), "placement": hosts, "compute": compute, "gpu": None})
+
+
+def _shortened(job: JobSection, iterations: int) -> JobSection:
+    iterations = min(job.iterations, iterations)
+    return job.model_copy(update={"iterations": iterations, "warmup": min(job.warmup, iterations - 1)})
 
 
 def _job(index: int, section: JobSection, scale: Fraction) -> Job:

@@ -6,9 +6,11 @@ These classes judge each value by itself; what depends on several of them is jud
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, JsonValue, StrictBool, StrictFloat, StrictInt, StrictStr, Tag
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from harmonics_emu.scenario.fabrics import FabricSection
 from harmonics_emu.scenario.fields import (
@@ -157,3 +159,28 @@ class ScenarioFile(Section):
     seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] = 0
     worst_case: StrictBool = False
     """Says that jobs are started in step on purpose."""
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of a scenario file."""
+    schema = ScenarioFile.model_json_schema(by_alias=True, schema_generator=_FileSchema)
+    return {"$schema": _FileSchema.schema_dialect, **schema}
+
+
+class _FileSchema(GenerateJsonSchema):
+    """Keys that may be left out may not be null, and defaults read as a file would write them."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        described = super().default_schema(schema)
+        default = described.pop("default", None)
+        if isinstance(schema.get("default"), Section):
+            default = schema["default"].model_dump(mode="json", exclude_none=True)
+        elif "function" in schema["schema"].get("serialization", {}):
+            default = schema["schema"]["serialization"]["function"](schema["default"])
+        return described if default is None else {**described, "default": default}
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False

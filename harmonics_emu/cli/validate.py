@@ -1,0 +1,129 @@
+"""`harmonics-emu validate`: checks a scenario without running it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harmonics_emu.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from harmonics_emu.scenario import Scenario, ScenarioError
+
+
+@click.command("validate")
+@click.argument("scenario")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary, or the problems, as JSON.")
+@click.pass_context
+def command(ctx: click.Context, scenario: str, as_json: bool) -> None:
+    """Check SCENARIO (a file or a built-in name) and say what it comes to, or all that is wrong with it.
+
+    Times are fluid estimates of each job alone on the fabric. Exit status: 0 right, 2 wrong.
+    """
+    from harmonics_emu.scenario import ScenarioError, load_scenario
+
+    try:
+        loaded = load_scenario(scenario)
+    except ScenarioError as error:
+        if not as_json:
+            raise
+        print_json(_problems(error))
+        ctx.exit(error.exit_code)
+    summary = _summary(loaded)
+    if as_json:
+        print_json(summary)
+    else:
+        _print_summary(summary)
+
+
+def _problems(error: ScenarioError) -> dict[str, Any]:
+    return {
+        "valid": False,
+        "file": error.source,
+        "error": str(error),
+        "problems": [
+            {
+                "line": problem.line,
+                "column": problem.column,
+                "path": problem.path,
+                "what": problem.what,
+                "hint": problem.hint,
+            }
+            for problem in error.problems
+        ],
+    }
+
+
+def _summary(scenario: Scenario) -> dict[str, Any]:
+    from harmonics_emu.scenario.estimate import estimate_alone
+    from harmonics_emu.scenario.quantities import format_scale
+    from harmonics_emu.schedulers.registry import policy_names
+
+    fabric, jobs = scenario.fabric(), scenario.jobs()
+    alone = [estimate_alone(fabric, job) for job in jobs]
+    return {
+        "valid": True,
+        "name": scenario.name,
+        "title": scenario.title,
+        "worst_case": scenario.worst_case,
+        "policy": scenario.policy,
+        "policy_installed": scenario.policy in policy_names(),
+        "seed": scenario.seed,
+        "scale": format_scale(scenario.scale),
+        "fabric": {
+            "kind": fabric.kind,
+            "hosts": len(fabric.hosts),
+            "gpus": len(fabric.hosts) * fabric.gpus_per_host,
+            "switches": len(fabric.switches),
+            "cables": len(fabric.cables),
+        },
+        "jobs": [
+            {
+                "name": job.name,
+                "program": job.program,
+                "model": job.model,
+                "ranks": job.ranks,
+                "hosts": list(job.hosts),
+                "iterations": job.iterations,
+                "bytes": job.bytes,
+                "buckets": len(job.bucket_bytes),
+                "compute_s": job.compute_s,
+                "isolated_communication_s": estimate.communication_s,
+                "isolated_iteration_s": estimate.iteration_s,
+                "duty_cycle": estimate.duty_cycle,
+                "bottleneck": estimate.bottleneck,
+            }
+            for job, estimate in zip(jobs, alone, strict=True)
+        ],
+        "background": len(scenario.background()),
+        "events": len(scenario.events()),
+    }
+
+
+def _print_summary(summary: dict[str, Any]) -> None:
+    fabric = summary["fabric"]
+    click.echo(f"{summary['name']} is valid: {summary['title']}")
+    click.echo(
+        f"Fabric: {fabric['kind']}, {fabric['hosts']} hosts with {fabric['gpus']} GPUs, {fabric['switches']} switches, "
+        f"{fabric['cables']} cables; scale {summary['scale']}"
+    )
+    missing = "" if summary["policy_installed"] else " (not installed here: choose another one to run it)"
+    click.echo(f"Policy: {summary['policy']}{missing}; seed {summary['seed']}")
+    print_table(
+        ("job", "model", "ranks", "itera-\ntions", "bytes", "compute", "communi-\ncation", "duty\ncycle"),
+        (
+            (
+                job["name"],
+                job["model"] or job["program"],
+                job["ranks"],
+                job["iterations"],
+                f"{job['bytes'] / 1e6:.2f} MB" if job["bytes"] else None,
+                f"{1000 * job['compute_s']:.1f} ms",
+                f"{1000 * job['isolated_communication_s']:.1f} ms",
+                f"{job['duty_cycle']:.0%}",
+            )
+            for job in summary["jobs"]
+        ),
+    )
+    click.echo("Bytes are emulated, one iteration's; communication is estimated for each job alone.")

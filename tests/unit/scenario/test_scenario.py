@@ -1,0 +1,235 @@
+"""What a scenario file comes to: fabric, jobs in emulated bytes, and a resolved file that says the same again."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harmonics_emu.errors import UsageError
+from harmonics_emu.scenario import Scenario, ScenarioError, builtin_names, load_scenario, parse_scenario
+from harmonics_emu.scenario.estimate import estimate_alone
+from topologies.rack_spine import rack_spine
+from workloads.job import Background, LinkEvent
+from workloads.models import find_model
+
+EXAMPLE = """
+name: vision-and-text
+fabric: {kind: rack-spine, racks: 2, hosts_per_rack: 4, spines: 1, host_rate: 1Gbit, uplink_rate: 500Mbit}
+scale: {rate: 1/100}            # real links are 100x faster
+jobs:
+  - {name: vision, model: vgg16, workers: 4, placement: spread, program: ddp, compute: {iteration: 75ms}, iterations: 120}
+  - {name: text, model: gpt2, workers: 4, placement: [r0h2, r0h3, r1h2, r1h3], program: ddp, compute: {iteration: 420ms}, iterations: 40, start: 2s, weight: 1}
+policy: {name: harmonics, epoch: 2s}
+background: [{from: r0h0, to: r1h3, rate: 50Mbit}]
+capture: [leaf0-spine0]
+events: [{at: 14s, link: leaf0-spine0, action: up}, {at: 10s, link: leaf0-spine0, action: down}]
+"""  # noqa: E501
+
+
+def scenario(**changes: Any) -> Scenario:
+    """A small scenario with other values for some of its keys."""
+    data = {
+        "name": "demo",
+        "fabric": {"kind": "dumbbell", "hosts_per_side": 2, "host_rate": "400Mbit", "uplink_rate": "200Mbit"},
+        "jobs": [{"name": "a", "model": "vgg16", "workers": 2, "iterations": 9}],
+    }
+    return parse_scenario(yaml.safe_dump(data | changes).encode(), "demo.yaml")
+
+
+def test_the_format_that_the_documentation_shows() -> None:
+    loaded = parse_scenario(EXAMPLE.encode(), "example.yaml")
+    assert loaded.fabric() == rack_spine(2, 4, 1, 10**9, 500 * 10**6)
+    vision, text = loaded.jobs()
+    assert (vision.name, vision.index, vision.hosts) == ("vision", 0, ("r0h0", "r0h1", "r1h0", "r1h1"))
+    assert (text.hosts, text.start_s, text.weight) == (("r0h2", "r0h3", "r1h2", "r1h3"), 2.0, 1.0)
+    assert (text.compute_s, text.iterations, text.warmup, text.level) == (0.42, 40, 1, None)
+    assert (loaded.policy, loaded.policy_options) == ("harmonics", {"epoch": "2s"})
+    assert loaded.background() == (Background("r0h0", "r1h3", 50_000_000),)
+    assert loaded.events() == (LinkEvent(10.0, "leaf0-spine0", "down"), LinkEvent(14.0, "leaf0-spine0", "up"))
+    assert (loaded.scale, loaded.seed, loaded.capture) == (Fraction(1, 100), 0, ("leaf0-spine0",))
+
+
+def test_bytes_shrink_by_the_scale_bucket_by_bucket() -> None:
+    (job,) = scenario(scale={"rate": "1/500"}).jobs()
+    real = find_model("vgg16").bucket_bytes("fp32")
+    assert job.compute_s == find_model("vgg16").compute_s["v100-batch16"]
+    assert len(job.bucket_bytes) == len(real)
+    for scaled, size in zip(job.bucket_bytes, real, strict=True):
+        assert scaled % 4 == 0
+        assert abs(scaled - size / 500) <= 2
+    (tiny,) = scenario(
+        scale={"rate": "1/1000000"},
+        jobs=[{"name": "a", "program": "allreduce", "sizes": ["8B", "1MB", "8MB"], "workers": 2, "iterations": 9}],
+    ).jobs()
+    assert tiny.bucket_bytes == (4, 4, 8)
+
+
+def test_gradients_are_cut_into_buckets() -> None:
+    job = {"name": "a", "gradients": "60MiB", "workers": 2, "iterations": 9, "compute": {"iteration": "1s"}}
+    assert scenario(jobs=[job]).jobs()[0].bucket_bytes == (25 * 2**20, 25 * 2**20, 10 * 2**20)
+    assert scenario(jobs=[job | {"bucket": "60MiB"}]).jobs()[0].bucket_bytes == (60 * 2**20,)
+
+
+def test_gpu_chooses_the_compute_time() -> None:
+    job = {"name": "a", "model": "vgg16", "gpu": "p100-batch64", "workers": 2, "iterations": 9}
+    assert scenario(jobs=[job]).jobs()[0].compute_s == find_model("vgg16").compute_s["p100-batch64"]
+
+
+def test_command_jobs() -> None:
+    job = {"name": "a", "program": {"command": ["python", "train.py"]}, "placement": ["r1h0", "r0h0"], "iterations": 9}
+    (loaded,) = scenario(jobs=[job]).jobs()
+    assert (loaded.program, loaded.command, loaded.hosts) == ("command", ("python", "train.py"), ("r1h0", "r0h0"))
+
+
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        {
+            "kind": "rack-spine",
+            "racks": 2,
+            "hosts_per_rack": 4,
+            "spines": 2,
+            "host_rate": "1Gbit",
+            "oversubscription": 4,
+        },
+        {"kind": "fat-tree", "k": 4, "rate": "1Gbit", "gpus_per_host": 2, "intra_host_rate": "10Gbit"},
+        {
+            "kind": "custom",
+            "hosts": ["a", "b"],
+            "links": [
+                {"between": ["a", "s"], "rate": "1Gbit", "delay": "1ms", "loss": "0.1%"},
+                {"between": ["b", "s"], "rate": "2Gbit"},
+            ],
+        },
+    ],
+)
+def test_fabrics_round_trip(fabric: dict[str, Any]) -> None:
+    loaded = scenario(fabric=fabric)
+    again = parse_scenario(loaded.resolved_yaml().encode(), "resolved.yaml")
+    assert again == loaded
+    assert again.fabric() == loaded.fabric()
+    if fabric["kind"] == "rack-spine":
+        assert loaded.fabric().links["leaf0>spine0"].rate_bps == 500_000_000
+    if fabric["kind"] == "custom":
+        assert (loaded.fabric().links["a>s"].delay_s, loaded.fabric().links["s>a"].loss) == (0.001, 0.001)
+
+
+text = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1)
+names = text.filter(lambda name: name == name.strip() and name.isprintable() and "/" not in name and name.strip("."))
+options = st.recursive(
+    st.booleans() | st.integers(-(10**17), 10**17) | st.floats(allow_nan=False, allow_infinity=False) | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@st.composite
+def files(draw: st.DrawFn) -> dict[str, Any]:
+    jobs = []
+    for name in draw(st.lists(names, min_size=1, max_size=4, unique=True)):
+        payload = draw(
+            st.sampled_from([{"model": "vgg16"}, {"model": "gpt2", "precision": "fp16"}, {"gradients": "7MB"}])
+        )
+        start_us = draw(st.integers(0, 10**9))
+        jobs.append(
+            {
+                "name": name,
+                **payload,
+                "workers": draw(st.integers(1, 4)),
+                "placement": draw(st.sampled_from(["spread", "packed"])),
+                "compute": {"iteration": f"{draw(st.integers(1, 10**6))}us", "overlap": draw(st.floats(0, 1))},
+                "iterations": draw(st.integers(2, 10**6)),
+                "start": f"{start_us}us",
+                "weight": draw(st.floats(1e-3, 1e3)),
+            }
+        )
+    return {
+        "name": draw(names),
+        "description": draw(text),
+        "jobs": jobs,
+        "share_gpus": True,
+        "scale": {"rate": f"1/{draw(st.integers(1, 1000))}"},
+        "policy": {
+            "name": "fair",
+            **draw(st.dictionaries(text.filter(lambda key: key != "name"), options, max_size=3)),
+        },
+        "seed": draw(st.integers(0, 2**59)),
+    }
+
+
+@given(files())
+@settings(max_examples=50, deadline=None)
+def test_resolved_files_load_to_equal_scenarios(data: dict[str, Any]) -> None:
+    loaded = scenario(**data)
+    again = parse_scenario(loaded.resolved_yaml().encode(), "resolved.yaml")
+    assert again == loaded
+    assert again.jobs() == loaded.jobs()
+    assert again.resolved_yaml() == loaded.resolved_yaml()
+
+
+def test_variants_change_what_they_say_and_nothing_else() -> None:
+    loaded = parse_scenario(EXAMPLE.encode(), "example.yaml")
+    assert loaded.with_policy("harmonics") is loaded
+    assert (loaded.with_policy("fair").policy, loaded.with_policy("fair").policy_options) == ("fair", {})
+    assert loaded.with_policy("fair").jobs() == loaded.jobs()
+    with pytest.raises(UsageError, match="no policy is called 'unfair'; there are: fair, priority"):
+        loaded.with_policy("unfair")
+    assert loaded.with_seed(7).seed == 7
+    assert [job.iterations for job in loaded.short().jobs()] == [4, 4]
+    (alone,) = loaded.alone("text", 10).jobs()
+    assert (alone.name, alone.hosts, alone.iterations, alone.start_s) == ("text", loaded.jobs()[1].hosts, 10, 0.0)
+    assert loaded.alone("text").jobs()[0].iterations == 40
+    assert loaded.alone("text").events() == ()
+
+
+def test_a_file_wins_over_a_built_in_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "four-tenants").mkdir()
+    assert load_scenario("four-tenants").name == "four-tenants"
+    (tmp_path / "two-tenants").write_text(EXAMPLE)
+    assert load_scenario("two-tenants").name == "vision-and-text"
+    assert load_scenario(tmp_path / "two-tenants").name == "vision-and-text"
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("two-tenant", "'two-tenant' is neither a file nor a built-in scenario; hint: did you mean 'two-tenants'?"),
+        ("/", "/ is a directory; hint: name a scenario file or a built-in scenario"),
+        ("/dev/zero", "/dev/zero is no regular file; hint: name a scenario file or a built-in scenario"),
+        ("a\0b", r"'a\\x00b' is neither a file nor a built-in scenario"),
+        ("x" * 300, r"x\.\.\. can't be read: File name too long"),
+    ],
+)
+def test_what_is_no_scenario_file(path: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        load_scenario(path)
+
+
+ALONE = {
+    "two-tenants": [(0.0664, 0.470), (0.0664, 0.470)],
+    "vision-and-text": [(0.1328, 0.639), (0.1195, 0.222)],
+    "four-tenants": [(0.1328, 0.639), (0.1379, 0.610), (0.1051, 0.386), (0.1195, 0.222)],
+}
+"""Seconds of communication and duty cycle, by hand: 1.5 times the gradients over an uplink, compute from the trace."""
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_built_in_scenarios(name: str) -> None:
+    loaded = load_scenario(name)
+    assert loaded.name == name
+    assert parse_scenario(loaded.resolved_yaml().encode(), "resolved.yaml") == loaded
+    fabric = loaded.fabric()
+    for job, (communication_s, duty_cycle) in zip(loaded.jobs(), ALONE[name], strict=True):
+        alone = estimate_alone(fabric, job)
+        assert alone.communication_s == pytest.approx(communication_s, rel=2e-3)
+        assert alone.duty_cycle == pytest.approx(duty_cycle, abs=2e-3)
+        assert alone.bottleneck is not None
+        assert "spine" in alone.bottleneck
+        assert {fabric.rack_of[host] for host in job.hosts} == set(range(len(fabric.leaves)))
