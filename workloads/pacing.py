@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 
 
@@ -18,7 +19,7 @@ def compute_times(
     if cv == 0:
         return np.full(iterations, compute_s)
     variance = math.log1p(cv * cv)
-    draws = np.random.default_rng([seed, job_index, rank]).normal(-variance / 2, math.sqrt(variance), iterations)
+    draws = default_rng([seed, job_index, rank]).normal(-variance / 2, math.sqrt(variance), iterations)
     return compute_s * np.exp(draws)
 
 

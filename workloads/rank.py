@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from workloads.job_page import JobPage, State
-from workloads.launch_messages import AllReduce, BackgroundFlow, Command, Ddp, LaunchJob, RankPlace
+from workloads.launch_messages import AllReduce, BackgroundFlow, Command, Ddp, LaunchJob, RankPlace, User
 from workloads.namespaces import become, die_with_parent, enter_network_namespace
 from workloads.output_files import log_path, rendezvous_path
 from workloads.timer import Timeout, Timer
@@ -26,8 +26,9 @@ def rank_environment(job: LaunchJob, place: RankPlace) -> dict[str, str]:
     beside = sum(other.netns_path == place.netns_path for other in job.ranks)
     environment = {
         "PATH": os.defpath,
-        "HOME": _home(job),
+        "HOME": "/",
         **job.environment,
+        **_identity(job.user),
         "RANK": str(place.rank),
         "WORLD_SIZE": str(len(job.ranks)),
         "LOCAL_RANK": str(place.local_rank),
@@ -41,11 +42,15 @@ def rank_environment(job: LaunchJob, place: RankPlace) -> dict[str, str]:
     return environment
 
 
-def _home(job: LaunchJob) -> str:
+def _identity(user: User | None) -> dict[str, str]:
+    """The user's name and home, which are not the caller's: that is root, by sudo. Nothing for a bare number."""
+    if user is None:
+        return {}
     try:
-        return pwd.getpwuid(os.getuid() if job.user is None else job.user.uid).pw_dir
+        known = pwd.getpwuid(user.uid)
     except KeyError:
-        return "/"
+        return {}
+    return {"HOME": known.pw_dir, "USER": known.pw_name, "LOGNAME": known.pw_name}
 
 
 def live(job: LaunchJob, place: RankPlace, launcher: int, errors: int) -> NoReturn:

@@ -1,0 +1,33 @@
+"""The built-in programs under plain torchrun, with nothing of ours around them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from harmonics_emu.emulate import shell
+from workloads.spans import read_spans
+
+pytestmark = pytest.mark.torch
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
+DDP = ["--nproc-per-node=2", "-m", "workloads.programs.ddp", "--iterations=3", "--compute=0.02", "--overlap=0.5"]
+
+
+def test_ddp_prints_its_spans_or_writes_them(tmp_path: Path) -> None:
+    options = ["--bucket-bytes=4000,400000,40000"]
+    printed = shell.run([*TORCHRUN, *DDP, *options], timeout_s=60).splitlines()
+    assert sum(line.startswith("rank 1 iteration 2: start") for line in printed) == 1
+    assert len(printed) == 6
+    shell.run([*TORCHRUN, *DDP, *options, "--job=by hand", f"--output-dir={tmp_path}"], timeout_s=60)
+    for path in tmp_path.glob("spans/*.spans"):
+        assert (read_spans(path)["compute_s"] >= 0.02).all()
+    assert len(list(tmp_path.glob("spans/*.spans"))) == 2
+
+
+def test_allreduce_prints_its_table() -> None:
+    sweep = ["--nproc-per-node=2", "-m", "workloads.programs.allreduce", "--sizes=1000,100000", "--iterations=3"]
+    table = [line.split() for line in shell.run([*TORCHRUN, *sweep], timeout_s=60).splitlines()]
+    assert [row[:2] for row in table if row[0].isdigit()] == [["1000", "250"], ["100000", "25000"]]
