@@ -35,7 +35,7 @@ _NETEM = struct.Struct("=IIIIII")
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_DUMP, _NLM_F_DUMP_INTR = 0x01, 0x04, 0x300, 0x10
 _RTM_NEWLINK, _RTM_GETLINK, _RTM_GETQDISC, _RTM_GETTCLASS, _RTM_GETTFILTER = 16, 18, 38, 42, 46
-_IFLA_IFNAME, _IFLA_EXT_MASK, _IFLA_GSO_MAX_SIZE = 3, 29, 41
+_IFLA_IFNAME, _IFLA_MTU, _IFLA_EXT_MASK, _IFLA_GSO_MAX_SIZE = 3, 4, 29, 41
 _RTEXT_FILTER_SKIP_STATS = 1 << 3
 _TCA_KIND, _TCA_OPTIONS, _TCA_STATS2 = 1, 2, 7
 _STATS_BASIC, _STATS_QUEUE = 1, 3
@@ -52,6 +52,7 @@ class NetlinkError(HarmonicsError):
 class Interface:
     index: int
     name: str
+    mtu: int
     gso_max_size: int
 
 
@@ -132,15 +133,15 @@ class Rtnetlink:
         found = []
         for body in self._dump(_RTM_GETLINK, _LINK.pack(0, 0, 0, 0, 0) + skip_stats):
             attributes = _attributes(body[_LINK.size :])
-            (gso,) = struct.unpack("=I", attributes[_IFLA_GSO_MAX_SIZE])
-            found.append(Interface(_LINK.unpack_from(body)[2], _text(attributes[_IFLA_IFNAME]), gso))
+            mtu, gso = (struct.unpack("=I", attributes[kind])[0] for kind in (_IFLA_MTU, _IFLA_GSO_MAX_SIZE))
+            found.append(Interface(_LINK.unpack_from(body)[2], _text(attributes[_IFLA_IFNAME]), mtu, gso))
         return found
 
-    def set_gso_max_size(self, interface: int, size: int) -> None:
-        """Bound the offloaded segments that the interface is given. NetlinkError if the driver refuses."""
-        size_attribute = _attribute(_IFLA_GSO_MAX_SIZE, struct.pack("=I", size))
-        body = _LINK.pack(0, 0, interface, 0, 0) + size_attribute
-        self._send(_RTM_NEWLINK, _NLM_F_REQUEST | _NLM_F_ACK, body)
+    def set_sizes(self, interface: int, mtu: int, gso_max_size: int) -> None:
+        """Set an interface's MTU and the largest offloaded segment. NetlinkError if the driver refuses."""
+        sizes = ((_IFLA_MTU, mtu), (_IFLA_GSO_MAX_SIZE, gso_max_size))
+        attributes = b"".join(_attribute(kind, struct.pack("=I", size)) for kind, size in sizes)
+        self._send(_RTM_NEWLINK, _NLM_F_REQUEST | _NLM_F_ACK, _LINK.pack(0, 0, interface, 0, 0) + attributes)
         for _ in self._answers():
             pass
 

@@ -28,6 +28,7 @@ from harmonics_emu.emulate.tc_facts import (
     filter_number,
     found_class,
     found_filter,
+    found_interface,
     found_qdisc,
     netem_limit,
     wanted_facts,
@@ -201,8 +202,9 @@ def _apply_here(shapes: Sequence[EgressShape]) -> None:
     with Rtnetlink() as kernel:
         interfaces = kernel.interfaces()
         for shape in shapes:
-            if shape.segment_bytes is not None:
-                kernel.set_gso_max_size(_interface(interfaces, shape.interface).index, shape.segment_bytes)
+            if shape.mtu_bytes is not None and shape.segment_bytes is not None:
+                nic = _interface(interfaces, shape.interface).index
+                kernel.set_sizes(nic, shape.mtu_bytes, shape.segment_bytes)
     _tc(line for shape in shapes for line in render(shape))
     _verify_here(shapes)
 
@@ -276,9 +278,7 @@ def _verify_here(shapes: Sequence[EgressShape], *, only_wanted: bool = False) ->
             qdiscs.setdefault(qdisc.index, []).append(qdisc)
         for shape in shapes:
             there = _interface(interfaces, shape.interface)
-            found: Facts = {}
-            if shape.segment_bytes is not None:
-                found["interface", "gso_max_size"] = there.gso_max_size
+            found: Facts = found_interface(there) if shape.on_host else {}
             for qdisc in qdiscs.get(there.index, ()):
                 found.update(found_qdisc(qdisc))
             for each in kernel.htb_classes(there.index):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harmonics_emu.emulate.rtnetlink import HtbClass, Qdisc, U32Filter
+from harmonics_emu.emulate.rtnetlink import HtbClass, Interface, Qdisc, U32Filter
 from harmonics_emu.errors import HarmonicsError
 from topologies.shaping import DEFAULT_LEVEL, FRAME_BYTES, Band, EgressShape, Filter
 
@@ -39,8 +39,8 @@ def wanted_facts(shape: EgressShape) -> Facts:
         ("root qdisc", "handle"): ROOT,
         ("root qdisc", "default"): FIRST_BAND + DEFAULT_LEVEL,
     }
-    if shape.segment_bytes is not None:
-        facts["interface", "gso_max_size"] = shape.segment_bytes
+    if shape.on_host:
+        facts |= {("interface", "mtu"): shape.mtu_bytes, ("interface", "gso_max_size"): shape.segment_bytes}
     link = Band(0, shape.rate_bps, shape.rate_bps, shape.burst_bytes, shape.burst_bytes, shape.quantum_bytes, 0)
     facts.update(_wanted_class(PARENT, 0xFFFF, link))
     for band in shape.bands:
@@ -91,6 +91,10 @@ def _wanted_class(minor: int, parent_minor: int, band: Band) -> Facts:
         (name, "quantum_bytes"): band.quantum_bytes,
         (name, "prio"): band.level,
     }
+
+
+def found_interface(found: Interface) -> Facts:
+    return {("interface", "mtu"): found.mtu, ("interface", "gso_max_size"): found.gso_max_size}
 
 
 def found_class(found: HtbClass) -> Facts:
