@@ -10,8 +10,9 @@ from typing import Any
 
 import yaml
 
+from harmonics_emu.errors import UsageError
 from harmonics_emu.scenario.composer import resolve_scalar
-from harmonics_emu.scenario.schema import CommandSection, JobSection, PolicySection, ScenarioFile
+from harmonics_emu.scenario.schema import MAX_SEED, CommandSection, JobSection, PolicySection, ScenarioFile
 from harmonics_emu.schedulers.registry import find_policy
 from topologies.fabric import Fabric
 from workloads.job import Background, Job, LinkEvent
@@ -107,6 +108,9 @@ class Scenario:
         return self._with(policy=PolicySection(name=name))
 
     def with_seed(self, seed: int) -> Scenario:
+        """The same with another seed. UsageError unless it is one that a file could hold."""
+        if not 0 <= seed < MAX_SEED:
+            raise UsageError(f"a seed is a number from 0 to {MAX_SEED - 1}, not {seed}")
         return self._with(seed=seed)
 
     def short(self) -> Scenario:

@@ -31,6 +31,8 @@ from harmonics_emu.scenario.fields import (
 from workloads.job import LEVELS
 from workloads.models import DEFAULT_BUCKET_CAP
 
+MAX_SEED = 10**18
+
 
 class ScaleSection(Section):
     """How much smaller the emulated network is than the real one; times stay real."""
@@ -156,7 +158,8 @@ class ScenarioFile(Section):
     capture: tuple[StrictStr, ...] = ()
     """Cables or links whose packets are recorded."""
     events: tuple[EventSection, ...] = ()
-    seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] = 0
+    seed: Annotated[StrictInt, Field(ge=0, lt=MAX_SEED)] = 0
+    """Draws hashed paths and compute jitter."""
     worst_case: StrictBool = False
     """Says that jobs are started in step on purpose."""
 

@@ -150,3 +150,8 @@ def test_schema_describes_the_file() -> None:
     assert job["timeout"]["default"] == "60s"
     assert job["program"]["oneOf"][0]["enum"] == ["ddp", "allreduce"]
     assert "null" not in result.stdout
+
+
+def test_the_reference_page_is_what_the_schema_says() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "scenario.md"
+    assert page.read_text(encoding="utf-8") == invoke("schema", "--markdown").stdout

@@ -181,6 +181,8 @@ def test_variants_change_what_they_say_and_nothing_else() -> None:
     with pytest.raises(UsageError, match="no policy is called 'unfair'; there are: fair, priority"):
         loaded.with_policy("unfair")
     assert loaded.with_seed(7).seed == 7
+    with pytest.raises(UsageError, match="a seed is a number from 0 to 999999999999999999, not -1"):
+        loaded.with_seed(-1)
     assert [job.iterations for job in loaded.short().jobs()] == [4, 4]
     (alone,) = loaded.alone("text", 10).jobs()
     assert (alone.name, alone.hosts, alone.iterations, alone.start_s) == ("text", loaded.jobs()[1].hosts, 10, 0.0)
