@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from harmonics_emu.emulate import shell
+from harmonics_emu.emulate import shell, tc
 from harmonics_emu.emulate.capacity import measure_goodput
 from harmonics_emu.emulate.control import network_state
 from harmonics_emu.emulate.sandbox import enter_sandbox, kill_sandbox, python_command, start_sandbox
@@ -119,7 +119,7 @@ def _try_queue(kind: str, arguments: str, purpose: str) -> str:
     device = f"try-{kind}"
     shell.run(["ip", "link", "add", device, "type", "veth", "peer", "name", f"{device}-p"])
     try:
-        shell.run(["tc", "qdisc", "add", "dev", device, "root", *arguments.split()])
+        tc.try_queue(device, arguments)
     finally:
         shell.run(["ip", "link", "del", device])
     return purpose

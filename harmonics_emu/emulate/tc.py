@@ -152,6 +152,11 @@ def read_counters(netns: str | None = None) -> dict[str, PortCounters]:
     return counters
 
 
+def try_queue(interface: str, queue: str) -> None:
+    """Put `queue` (`htb default 1`, say) at an interface's root; CommandFailed where the kernel can't."""
+    shell.run(["tc", "qdisc", "add", "dev", interface, "root", *queue.split()])
+
+
 def require_netem() -> None:
     """UsageError unless the kernel can delay and drop packets."""
     if not netem_works():

@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import harmonics_emu
+from harmonics_emu.emulate.doctor import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("topologies", "workloads", "harmonics_emu", "controller")
@@ -48,12 +49,14 @@ def imports(module: Path) -> set[str]:
 
 
 def strings(module: Path) -> Iterator[str]:
-    """String constants that are no docstrings."""
+    """String constants that are no docstrings; those of one list (a command, say) also joined by spaces."""
     tree = ast.parse(module.read_text(encoding="utf-8"))
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.value
+        elif isinstance(node, ast.List | ast.Tuple):
+            yield " ".join(str(item.value) for item in node.elts if isinstance(item, ast.Constant))
 
 
 def top_level(names: set[str]) -> set[str]:
@@ -186,18 +189,28 @@ def test_one_module_starts_processes() -> None:
 @pytest.mark.parametrize(
     ("pattern", "home"),
     [
-        (r"\bos_ken\b|\bryu\.", "controller/adapter.py"),
-        (r"^tc$|^(tc )?(qdisc|class|filter) (add|replace|change|del|show)\b", "harmonics_emu/emulate/tc.py"),
+        # The doctor asks whether os-ken is installed, no more.
+        (r"\bos_ken\b|\bryu\.", {"controller/adapter.py", "harmonics_emu/emulate/doctor.py"}),
+        (
+            r"\btc (-|qdisc|class|filter)|^(qdisc|class|filter) (add|replace|change|del) ",
+            {"harmonics_emu/emulate/tc.py"},
+        ),
     ],
     ids=["os-ken and Ryu", "tc"],
 )
-def test_a_tool_is_known_in_one_module(pattern: str, home: str) -> None:
+def test_a_tool_is_known_in_one_module(pattern: str, home: set[str]) -> None:
     users = {
         relative(module)
         for module in modules(*LAYERS)
         if any(re.search(pattern, text) for text in (*imports(module), *strings(module)))
     }
-    assert users == {home}
+    assert users == home
+
+
+def test_the_doctor_and_the_set_up_name_the_same_packages() -> None:
+    table = (ROOT / "scripts/lib/apt.sh").read_text(encoding="utf-8")
+    installed = dict(re.findall(r"([\w-]+):([\w-]+)", table.partition("programs=(")[2].partition(")")[0]))
+    assert PROGRAMS.items() <= installed.items()
 
 
 def test_each_imported_library_is_a_declared_dependency() -> None:
