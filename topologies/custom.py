@@ -125,7 +125,9 @@ def _refuse_islands(hosts: Sequence[str], peers: Mapping[str, set[str]]) -> None
 @click.option("--link", "links", multiple=True, required=True, nargs=3, metavar="A B RATE", help="One cable.")
 def main(hosts: tuple[str, ...], links: tuple[tuple[str, str, str], ...]) -> None:
     """Open the Mininet prompt on a fabric given link by link."""
-    open_prompt({"kind": KIND, "hosts": list(hosts), "links": [{"a": a, "b": b, "rate": rate} for a, b, rate in links]})
+    open_prompt(
+        {"kind": KIND, "hosts": list(hosts), "links": [{"between": [a, b], "rate": rate} for a, b, rate in links]}
+    )
 
 
 if __name__ == "__main__":
