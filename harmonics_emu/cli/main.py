@@ -11,7 +11,7 @@ import harmonics_emu
 from harmonics_emu import cli
 from harmonics_emu.errors import HarmonicsError
 
-HELPERS = {"main", "output"}
+HELPERS = {"main", "output", "progress"}
 
 
 class CommandFiles(click.Group):

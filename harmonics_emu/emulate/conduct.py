@@ -48,7 +48,6 @@ class Outcome:
     cpu_busy: float | None
     datapath_busy: float | None
     host_drops: dict[str, int]
-    levels: dict[str, int]
     gates_failed_open: int
     faults: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
@@ -279,7 +278,6 @@ class Conductor:
 
     def _outcome(self, sampler: Sampler) -> Outcome:
         time.sleep(0.6)  # Rule counters lag by half a second.
-        plan = self._decider.plan
         violations = list(self._violations)
         if sampler.error is not None:
             violations.append(sampler.error)
@@ -293,7 +291,6 @@ class Conductor:
             cpu_busy=sampler.cpu_busy,
             datapath_busy=sampler.datapath_busy if self._testbed.vswitch.datapath == "netdev" else None,
             host_drops=self._testbed.host_drops(),
-            levels={job.name: plan.of(job.name).level for job in self._testbed.jobs} if plan else {},
             gates_failed_open=sum(
                 run.page.progress(rank).gates_opened for run in self._running for rank in range(run.job.ranks)
             ),

@@ -12,7 +12,7 @@ from harmonics_emu.emulate.control import ControllerClient, RuleReport, network_
 from harmonics_emu.emulate.network import namespace_of
 from harmonics_emu.errors import RunFailed
 from harmonics_emu.records import Decision
-from harmonics_emu.schedulers.interface import JobState, Plan, Policy, Snapshot
+from harmonics_emu.schedulers.interface import JobPlan, JobState, Plan, Policy, Snapshot
 from topologies.fabric import Fabric
 from workloads.collectives import ring_all_reduce
 from workloads.job import Background, Job
@@ -38,7 +38,8 @@ class Decider:
     decisions: list[Decision] = field(default_factory=list)
     rules: list[RuleReport] = field(default_factory=list)
     links_down: frozenset[str] = frozenset()
-    plan: Plan | None = None
+    in_force: dict[str, JobPlan] = field(default_factory=dict)
+    _installed_links_down: frozenset[str] | None = None
 
     def decide(self, time_s: float, active: Sequence[Job], iterations_done: dict[str, int]) -> Plan:
         """Make a plan for the active jobs and put it into force if it differs from the one before."""
@@ -56,28 +57,32 @@ class Decider:
         solve_s = time.perf_counter() - began
         self._refuse_what_is_not_enforced(plan)
         self.decisions.append(Decision(time_s, plan.policy, solve_s, solve_s, plan_facts(plan)))
-        self._enforce(plan)
-        self.plan = plan
+        # A job that has ended keeps what it had: nothing of it flows, and its rules keep their counts.
+        kept = {name: job for name, job in self.in_force.items() if name not in {job.name for job in active}}
+        self._enforce({**kept, **{job.name: plan.of(job.name) for job in active}})
         return plan
 
-    def reinstall(self) -> None:
-        """Put the plan in force once more, after a switch daemon or the controller was started again."""
-        plan, self.plan = self.plan, None
-        if plan is not None:
-            self._enforce(plan)
-            self.plan = plan
+    def level_of(self, job: str) -> int:
+        """The level that a job has on the switches and hosts."""
+        return self.in_force.get(job, JobPlan()).level
 
-    def _enforce(self, plan: Plan) -> None:
-        self.rules = self.controller.install(
-            network_state(self.fabric, self.jobs, plan, self.seed, self.links_down, self.background),
-            INSTALL_TIMEOUT_S,
-        )
-        levels = {job.name: plan.of(job.name).level for job in self.jobs}
-        if self.plan is None or any(self.plan.of(name).level != level for name, level in levels.items()):
-            for host in self.fabric.hosts:
-                present = {job.index: levels[job.name] for job in self.jobs if host.name in job.hosts}
-                if present:
-                    tc.set_host_levels(namespace_of(host.name), present)
+    def reinstall(self) -> None:
+        """Put what was in force in force once more, after a switch daemon or the controller was started again."""
+        wanted, self.in_force = self.in_force, {}
+        self._enforce(wanted)
+
+    def _enforce(self, wanted: dict[str, JobPlan]) -> None:
+        if wanted == self.in_force and self.links_down == self._installed_links_down:
+            return
+        plan = Plan(policy=self.policy.name, jobs=wanted)
+        state = network_state(self.fabric, self.jobs, plan, self.seed, self.links_down, self.background)
+        self.rules = self.controller.install(state, INSTALL_TIMEOUT_S)
+        changed = {job.index for job in self.jobs if plan.of(job.name).level != self.level_of(job.name)}
+        for host in self.fabric.hosts:
+            levels = {job.index: plan.of(job.name).level for job in self.jobs if host.name in job.hosts}
+            if changed & levels.keys():
+                tc.set_host_levels(namespace_of(host.name), levels)
+        self.in_force, self._installed_links_down = wanted, self.links_down
 
     def _refuse_what_is_not_enforced(self, plan: Plan) -> None:
         for name, job in plan.jobs.items():

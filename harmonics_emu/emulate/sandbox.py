@@ -27,6 +27,7 @@ SUPERVISOR = "HARMONICS_SUPERVISOR"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
+_MS_BIND = 4096
 
 
 def require_root() -> None:
@@ -113,20 +114,31 @@ def enter_sandbox(keep: Sequence[Path]) -> None:
     if os.getpid() != 1:
         raise HarmonicsError("enter_sandbox was called outside a sandbox")
     held = [(path, os.open(path, os.O_PATH)) for path in keep if _is_below(path, (Path("/run"), SHARED_PAGES))]
-    shell.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=256m", "harmonics", "/run"])
-    shell.run(["mount", "-t", "tmpfs", "-o", "mode=1777,size=256m", "harmonics", str(SHARED_PAGES)])
+    _mount("tmpfs", Path("/run"), "mode=755,size=256m")
+    _mount("tmpfs", SHARED_PAGES, "mode=1777,size=256m")
     for path, handle in held:
         path.mkdir(parents=True, exist_ok=True)
-        shell.run(["mount", "--bind", f"/proc/{os.getpid()}/fd/{handle}", str(path)])
+        _bind(Path(f"/proc/self/fd/{handle}"), path)
         os.close(handle)
     # A mount of sysfs shows the interfaces of the namespace in which it was mounted.
-    shell.run(["mount", "-t", "sysfs", "sysfs", "/sys"])
+    _mount("sysfs", Path("/sys"), "")
     STATE.mkdir(mode=0o755)
     for setting in ("all", "default"):
         disable = Path(f"/proc/sys/net/ipv6/conf/{setting}/disable_ipv6")
         if disable.exists():
             disable.write_text("1")
     shell.run(["ip", "link", "set", "lo", "up"])
+
+
+def _mount(kind: str, target: Path, options: str) -> None:
+    # The system call, since mount(8) leaves a folder of its own in the host's /run.
+    if _libc.mount(kind.encode(), str(target).encode(), kind.encode(), 0, options.encode()) != 0:
+        raise HarmonicsError(f"can't mount {kind} on {target} in the sandbox: {os.strerror(ctypes.get_errno())}")
+
+
+def _bind(source: Path, target: Path) -> None:
+    if _libc.mount(str(source).encode(), str(target).encode(), None, _MS_BIND, None) != 0:
+        raise HarmonicsError(f"can't keep {target} in the sandbox: {os.strerror(ctypes.get_errno())}")
 
 
 def _is_below(path: Path, covered: Sequence[Path]) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from harmonics_emu.scenario.placement import NoRoom, Placer
 from harmonics_emu.scenario.problems import MAX_SHOWN, Location, did_you_mean, shown
-from harmonics_emu.scenario.schema import JobSection, ScenarioFile
+from harmonics_emu.scenario.schema import CommandSection, JobSection, ScenarioFile
 from topologies.fabric import Fabric
 from workloads.models import find_model
 
@@ -82,6 +82,8 @@ def _check_job(at: Location, job: JobSection) -> Iterator[Complaint]:
         yield Complaint((*at, "workers"), "missing", "say how many, as workers: 4, or list the hosts in placement")
     if job.program == "allreduce" and (job.workers == 1 or (job.workers is None and len(job.placement or "  ") == 1)):
         yield Complaint((*at, "workers"), "an all-reduce needs at least 2 workers")
+    if "iterations" not in job.model_fields_set and not isinstance(job.program, CommandSection):
+        yield Complaint((*at, "iterations"), "missing", "say how many, as iterations: 60")
     if job.warmup is not None and job.iterations is not None and job.warmup >= job.iterations:
         what = f"is {job.warmup}, which leaves none of {job.iterations} iterations to measure"
         yield Complaint((*at, "warmup"), what, "give more iterations than warmup")

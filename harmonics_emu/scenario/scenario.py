@@ -124,7 +124,7 @@ class Scenario:
         """
         for section in self.file.jobs:
             if section.name == job:
-                only = _shortened(section, iterations or section.iterations).model_copy(update={"start": 0.0})
+                only = _shortened(section, iterations).model_copy(update={"start": 0.0})
                 return self._with(jobs=(only,), background=(), events=(), capture=())
         raise KeyError(job)
 
@@ -157,7 +157,9 @@ def _resolve_job(job: JobSection, hosts: tuple[str, ...]) -> JobSection:
     return job.model_copy(update={"workers": len(hosts), "placement": hosts, "compute": compute, "gpu": None})
 
 
-def _shortened(job: JobSection, iterations: int) -> JobSection:
+def _shortened(job: JobSection, iterations: int | None) -> JobSection:
+    if job.iterations is None or iterations is None:
+        return job
     iterations = min(job.iterations, iterations)
     return job.model_copy(update={"iterations": iterations, "warmup": min(job.warmup, iterations - 1)})
 
@@ -169,13 +171,13 @@ def _job(index: int, section: JobSection, scale: Fraction) -> Job:
         index=index,
         program="command" if isinstance(section.program, CommandSection) else section.program,
         hosts=tuple(section.placement),
-        iterations=section.iterations,
+        iterations=section.iterations or 1,
         compute_s=section.compute.iteration or 0.0,
         overlap=section.compute.overlap,
         compute_cv=section.compute.jitter,
         bucket_bytes=tuple(_scaled(size, scale) for size in _real_buckets(section)),
         model=section.model,
-        warmup=section.warmup,
+        warmup=0 if command else section.warmup,
         start_s=section.start,
         weight=section.weight,
         level=section.priority,

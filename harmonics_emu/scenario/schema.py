@@ -88,7 +88,8 @@ class JobSection(Section):
     compute: ComputeSection = ComputeSection()
     gpu: Text | None = None
     """Which of the catalogue's compute times to take, instead of compute.iteration."""
-    iterations: Annotated[StrictInt, Field(ge=1, le=10**7)]
+    iterations: Annotated[StrictInt, Field(ge=1, le=10**7)] | None = None
+    """Training steps; needed unless the program is a command, which ends when it likes."""
     warmup: Annotated[StrictInt, Field(ge=0)] = 1
     """First iterations that are left out of statistics."""
     start: Time = 0.0

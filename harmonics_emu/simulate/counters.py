@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from harmonics_emu.records import LINK_SAMPLE
 from harmonics_emu.simulate.kernel.sharing import Floats
 
+MAX_SAMPLES = 10_000
 MAX_CELLS = 4_000_000
-"""More samples times links than this, and the interval doubles while every second sample goes. Those left are exact."""
+"""Beyond so many samples, or samples times links, the interval doubles and every second sample goes: all stay exact."""
 
 
 class LinkCounters:
@@ -37,7 +38,7 @@ class LinkCounters:
         self._times.append(now)
         self._samples.append(carried)
         self._taken += 1
-        if self.interval_s is not None and len(self._times) * len(carried) > MAX_CELLS:
+        if self.interval_s is not None and len(self._times) > min(MAX_SAMPLES, MAX_CELLS // max(1, len(carried))):
             self._times, self._samples = self._times[::2], self._samples[::2]
             self.interval_s *= 2
             self._taken = len(self._times)

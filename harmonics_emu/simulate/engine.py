@@ -33,8 +33,8 @@ from harmonics_emu.simulate.kernel.loop import (
     regate,
     resume,
 )
-from harmonics_emu.simulate.kernel.queue import empty_queue, first
-from harmonics_emu.simulate.kernel.sharing import Flags, Floats
+from harmonics_emu.simulate.kernel.queue import empty_queue
+from harmonics_emu.simulate.kernel.sharing import Flags, Floats, rates_are_due
 from harmonics_emu.simulate.network import Network
 from harmonics_emu.simulate.stalls import explain_stall
 from harmonics_emu.simulate.state import check_inputs, new_jobs
@@ -51,8 +51,9 @@ class Options:
     """How to simulate.
 
     granularity: 'collective' gives each job's collective one pace, 'flow' shares links flow by flow.
-    sample_s: interval of link counters, None for their last values only. epoch_s: the policy is asked again at this interval as well
-    as at arrivals, departures and link events; None for these alone.
+    sample_s: interval of link counters, None for their last values only.
+    epoch_s: the policy is asked again at this interval as well as at arrivals, departures and link events; None for
+    these alone.
     policy: the scenario's `policy` section without its name.
     """
 
@@ -136,7 +137,8 @@ class Simulation:
         while not (self._jobs.phase == DONE).all():
             outside = self._next_outside()
             next_epoch = np.inf if epoch_s is None else epochs * epoch_s
-            stalled = self._queue.time[first(self._queue)] == np.inf and outside == np.inf
+            still = not rates_are_due(self._layout.sharing) and self._queue.time.min() == np.inf
+            stalled = still and outside == np.inf
             if stalled and (next_epoch == np.inf or futile == FUTILE_EPOCHS):
                 break
             why = advance(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from harmonics_emu.errors import UsageError
-from harmonics_emu.simulate.kernel.loop import DONE, Clock, Progress, admit, advance
+from harmonics_emu.simulate.kernel.loop import DONE, Progress, admit, advance, new_clock
 from harmonics_emu.simulate.kernel.queue import empty_queue
 from harmonics_emu.simulate.kernel.sharing import Floats, new_sharing
 from harmonics_emu.simulate.sharing import Crossings, flatten
@@ -150,6 +150,6 @@ def _run(
     queue = empty_queue(2 * count)
     admit(sharing, queue, jobs, np.arange(count), 0.0)
     advance(
-        sharing, queue, progress, jobs, Clock(np.zeros(1), np.zeros(1, np.int64), np.zeros(1, np.int64)), np.inf, False
+        sharing, queue, progress, jobs, new_clock(), np.inf, False
     )
     return np.where(jobs.phase == DONE, jobs.ended, np.inf)

@@ -31,8 +31,9 @@ def simulate_scenario(
     owner: Owner | None = None,
     isolated: Mapping[str, Isolated] | None = None,
 ) -> Result:
-    """Simulate a scenario under its own policy and seed. A `directory` (from prepare_run_directory) gets the run's files.
+    """Simulate a scenario under its own policy and seed.
 
+    directory: from prepare_run_directory, gets the run's files; None writes none.
     isolated: what jobs do alone, where it is known; the fluid model predicts the others. UsageError for a scenario
     that can't be simulated.
     """

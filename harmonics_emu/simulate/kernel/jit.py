@@ -8,52 +8,62 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+PACKAGE = Path(__file__).parent
 
 
-def _cache_folder() -> Path:
-    """Beside the package's own compiled files where they can be written, else in the user's cache."""
-    package = Path(__file__).parent
+def _homes() -> Iterator[Path]:
+    """Where compiled code may be kept: beside Python's own compiled files, else in the user's cache."""
+    if given := os.environ.get("NUMBA_CACHE_DIR"):
+        yield Path(given)
+    yield PACKAGE / "__pycache__"
+    if "XDG_CACHE_HOME" in os.environ or os.path.expanduser("~") != "~":
+        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "harmonics-emu"
+
+
+def _find_cache_folder() -> Path | None:
+    """The first folder that is the running user's own: a root process leaves nothing in another user's tree."""
     digest = hashlib.blake2b(digest_size=8)
-    for source in sorted(package.glob("*.py")):
+    for source in sorted(PACKAGE.glob("*.py")):
         digest.update(source.read_bytes())
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    if given:
-        home = Path(given)
-    elif os.access(package, os.W_OK):
-        home = package / "__pycache__"
-    else:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "harmonics-emu"
-    return home / f"kernel-{digest.hexdigest()}"
+    for home in _homes():
+        folder = home.absolute() / f"kernel-{digest.hexdigest()}"
+        there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        ours = not hasattr(os, "geteuid") or there.stat().st_uid == os.geteuid()
+        if ours and os.access(there, os.W_OK):
+            return folder
+    return None
 
 
-CACHE_FOLDER = _cache_folder()
+CACHE_FOLDER = _find_cache_folder()
+"""None where nothing can be kept: then each process compiles anew."""
+WAS_COMPILED = CACHE_FOLDER is not None and CACHE_FOLDER.is_dir()
+"""Whether an earlier process has left compiled code. If not, the first simulation takes some ten seconds longer."""
 
 
 def compiled(function: Function) -> Function:
-    """Compile on the first call and cache on disk; where no folder can be written, compile once a process.
+    """Compile on the first call, or take what an earlier run compiled.
 
     Functions whose name begins with '_' can be called from compiled code only: that halves their compile time.
     """
-    # numba takes the cache folder from its settings while it decorates; they are put back for other users of numba.
     settings: Any = numba.config
     njit: Any = numba.njit
-    before, settings.CACHE_DIR = settings.CACHE_DIR, str(CACHE_FOLDER)
-    options = {
-        "nogil": True,
-        "error_model": "numpy",
-        "no_cfunc_wrapper": True,
-        "no_cpython_wrapper": function.__name__.startswith("_"),
-    }
+    # numba takes the cache folder from its settings while it decorates; they are put back for other users of numba.
+    before, settings.CACHE_DIR = settings.CACHE_DIR, str(CACHE_FOLDER or "")
     try:
-        return cast(Function, njit(cache=True, **options)(function))
-    except RuntimeError:  # numba found no folder to cache in
-        return cast(Function, njit(**options)(function))
+        decorate = njit(
+            cache=CACHE_FOLDER is not None,
+            nogil=True,
+            error_model="numpy",
+            no_cfunc_wrapper=True,
+            no_cpython_wrapper=function.__name__.startswith("_"),
+        )
+        return cast(Function, decorate(function))
     finally:
         settings.CACHE_DIR = before

@@ -76,15 +76,19 @@ class Jobs(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """now float64[1]. events int64[1]: events handled. job int64[1]: the job that needs the caller."""
+    """now float64[1]. events int64[1]: events handled. job int64[1]: the job that needs the caller.
+
+    ended bool[1]: whether jobs have ended since `advance` last said so.
+    """
 
     now: Floats
     events: Ints
     job: Ints
+    ended: Flags
 
 
 def new_clock() -> Clock:
-    return Clock(np.zeros(1), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    return Clock(np.zeros(1), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.bool_))
 
 
 @compiled
@@ -94,13 +98,16 @@ def advance(
     """Handle every event up to `until` (inclusive), or up to the first instant that needs the caller."""
     entities = s.rate.shape[0]
     while True:
+        _rebalance(s, queue, p, clock.now[0])
+        if clock.ended[0] and stop_at_ends:
+            clock.ended[0] = False
+            return ENDED
         instant = queue.time[first(queue)]
         if not instant <= until or instant == np.inf:
             if until < np.inf:
                 clock.now[0] = until
             return UNTIL
         limit = instant + SAME_INSTANT * instant
-        ended = False
         while True:
             item = first(queue)
             at = queue.time[item]
@@ -115,30 +122,28 @@ def advance(
                     if jobs.done[job] + 1 >= jobs.drawn[job] and jobs.done[job] + 1 < jobs.iterations[job]:
                         clock.job[0] = job
                         return DRAW
-                    ended |= _close(s, queue, jobs, job, at)
+                    if _close(s, queue, jobs, job, at):
+                        clock.ended[0] = True
                 else:
                     _release(s, queue, p, jobs, job, at)
             clock.events[0] += 1
-        rebalance(s, queue, p, clock.now[0])
-        if ended and stop_at_ends:
-            return ENDED
 
 
 @compiled
-def rebalance(s: Sharing, queue: EventQueue, p: Progress, now: float) -> None:
+def _rebalance(s: Sharing, queue: EventQueue, p: Progress, now: float) -> None:
     """Give those whose rate changes their new rate, and move the time at which they will have sent all."""
     for i in range(reshare(s)):
         entity = s.queue[i]
         rate = s.fresh[entity]
         if rate != s.rate[entity]:
-            settle(s, p, entity, now)
+            _settle(s, p, entity, now)
             s.rate[entity] = rate
             due = now + p.left[entity] * p.scale[entity] / rate if rate > 0.0 else np.inf
             move(queue, entity, due)
 
 
 @compiled
-def settle(s: Sharing, p: Progress, entity: int, now: float) -> None:
+def _settle(s: Sharing, p: Progress, entity: int, now: float) -> None:
     """Book what an entity has sent at its rate up to now."""
     moved = min(s.rate[entity] * (now - p.since[entity]) / p.scale[entity], p.left[entity])
     p.left[entity] -= moved
@@ -166,18 +171,17 @@ def pause(s: Sharing, p: Progress, now: float) -> None:
     """Book what everyone has sent, before paths, caps or levels change."""
     for entity in range(s.rate.shape[0]):
         if s.active[entity]:
-            settle(s, p, entity, now)
+            _settle(s, p, entity, now)
 
 
 @compiled
 def resume(s: Sharing, queue: EventQueue, p: Progress, active: Flags, now: float) -> None:
-    """Let the `active` entities go on with what they have left, at the rates that `s` now gives them."""
+    """Let the `active` entities go on with what they have left; `advance` finds their rates."""
     for entity in range(s.rate.shape[0]):
         if active[entity]:
             move(queue, entity, np.inf)
             p.since[entity] = now
             enter(s, entity)
-    rebalance(s, queue, p, now)
 
 
 @compiled

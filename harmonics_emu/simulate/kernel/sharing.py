@@ -103,8 +103,13 @@ def new_sharing(first: Ints, link: Ints, usage: Floats, capacity: Floats, cap: F
     )
 
 
+def rates_are_due(s: Sharing) -> bool:
+    """Whether there are entities whose rates the next `reshare` will find."""
+    return bool(s.counts[QUEUED] > 0)
+
+
 @compiled
-def touch(s: Sharing, entity: int) -> None:
+def _touch(s: Sharing, entity: int) -> None:
     """Have the next `reshare` find this entity's rate anew."""
     if not s.queued[entity]:
         s.queued[entity] = True
@@ -124,7 +129,7 @@ def enter(s: Sharing, entity: int) -> None:
         s.peer[slot] = entity
         s.slot[crossing] = slot
         s.members[link] += 1
-    touch(s, entity)
+    _touch(s, entity)
 
 
 @compiled
@@ -148,7 +153,7 @@ def _touch_limited(s: Sharing, link: int, level: int) -> None:
     for place in range(s.base[link], s.base[link] + s.members[link]):
         peer = s.peer[place]
         if s.limit[peer] == link and s.level[peer] >= level:
-            touch(s, peer)
+            _touch(s, peer)
 
 
 @compiled
@@ -162,14 +167,7 @@ def reshare(s: Sharing) -> int:
     full), that one joins and the rates are found again. When nobody has to join, every entity meets a full link on
     which nobody of its level has more and later levels have nothing, or its cap: these are the max-min rates.
     """
-    reached = 0
-    for i in range(s.counts[QUEUED]):
-        entity = s.queue[i]
-        if s.active[entity]:
-            s.queue[reached] = entity
-            reached += 1
-        else:
-            s.queued[entity] = False
+    reached = _drop_inactive(s)
     while True:
         links = _gather(s, reached)
         level = -1
@@ -191,6 +189,20 @@ def reshare(s: Sharing) -> int:
         s.queued[s.queue[i]] = False
     s.counts[QUEUED] = 0
     return reached
+
+
+@compiled
+def _drop_inactive(s: Sharing) -> int:
+    """Take from the queue those that have left since. Returns how many stay."""
+    stay = 0
+    for i in range(s.counts[QUEUED]):
+        entity = s.queue[i]
+        if s.active[entity]:
+            s.queue[stay] = entity
+            stay += 1
+        else:
+            s.queued[entity] = False
+    return stay
 
 
 @compiled

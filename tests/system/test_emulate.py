@@ -1,0 +1,267 @@
+"""Emulated runs from the outside: the command, the run directory, bad input, and what faults leave behind (nothing).
+
+Each test runs in a sandbox that plays the host, with decoys in it: foreign interfaces, bridges, namespaces, processes.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.ovs, pytest.mark.torch]
+
+COMMAND = [sys.executable, "-P", "-m", "harmonics_emu"]
+SMALL = """
+name: {name}
+fabric: {{kind: rack-spine, racks: 2, hosts_per_rack: 2, spines: 1, host_rate: 100Mbit, uplink_rate: 50Mbit}}
+jobs:
+  - {{name: one, gradients: 200kB, workers: 2, compute: {{iteration: 20ms}}, iterations: {iterations}, priority: 1}}
+  - {{name: two, gradients: 200kB, workers: 2, compute: {{iteration: 20ms}}, iterations: {iterations}, priority: 2}}
+"""
+
+
+def harmonics(*arguments: str, timeout_s: float = 60, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=timeout_s, **options)
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    """A scenario file of two small jobs, a few seconds long."""
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL.format(name="small", iterations=20))
+    return str(path)
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> str:
+    path = tmp_path / "endless.yaml"
+    path.write_text(SMALL.format(name="endless", iterations=100000))
+    return str(path)
+
+
+@pytest.fixture
+def foreign_things():
+    """Decoys with the very names that a run uses, and a snapshot of everything that must still be there afterwards."""
+    for command in (
+        "ip link add leaf0-r0h0 type veth peer name eth0",
+        "ip link add leaf0 type bridge",
+        "ip netns add r0h0",
+        "ip link set leaf0-r0h0 up",
+        "tc qdisc add dev leaf0-r0h0 root htb",
+    ):
+        subprocess.run(command.split(), check=True)
+    decoy = subprocess.Popen(["sleep", "1000"], env={"OVS_RUNDIR": "/run/harmonics"})
+    before = everything()
+    yield before
+    assert decoy.poll() is None
+    decoy.kill()
+
+
+def everything() -> dict[str, object]:
+    """What a run may leave or take away: interfaces, queues, namespaces, mounts, and other processes."""
+    own = {os.getpid(), os.getppid()}
+    return {
+        "links": [link["ifname"] for link in json.loads(subprocess.check_output(["ip", "-j", "link"]))],
+        "queues": subprocess.check_output(["tc", "qdisc"], text=True),
+        "namespaces": sorted(os.listdir("/run/netns")),
+        "mounts": Path("/proc/self/mounts").read_text(),
+        "run": sorted(os.listdir("/run")),
+        "shared memory": sorted(os.listdir("/dev/shm")),
+        "processes": sorted(
+            (Path("/proc") / pid / "cmdline").read_text() for pid in os.listdir("/proc") if _lives(pid, own)
+        ),
+    }
+
+
+def _lives(pid: str, own: set[int]) -> bool:
+    try:
+        return pid.isdecimal() and int(pid) not in own and (Path("/proc") / pid / "cmdline").read_text() != ""
+    except FileNotFoundError:
+        return False
+
+
+def until_only(before: dict[str, object], timeout_s: float = 20) -> None:
+    """Wait until nothing but what was there before is left; say what is, if that takes too long."""
+    deadline = time.monotonic() + timeout_s
+    while (now := everything()) != before:
+        assert time.monotonic() < deadline, {key: (before[key], now[key]) for key in now if now[key] != before[key]}
+        time.sleep(0.1)
+
+
+def wait_for_iterations(directory: Path, process: subprocess.Popen[str], timeout_s: float = 40) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not any(path.stat().st_size > 200 for path in directory.glob("spans/*.spans")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "no iteration ended"
+        time.sleep(0.05)
+
+
+def processes_in_sandbox(of: str) -> list[int]:
+    """Pids of the processes of a run whose command line begins with `of`, seen from the host."""
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdecimal() and (entry / "cmdline").read_bytes().startswith(of.encode())
+    ]
+
+
+@pytest.mark.sandboxed(deadline_s=120)
+def test_a_run_leaves_a_whole_directory_and_nothing_else(small, tmp_path, foreign_things):
+    out = tmp_path / ("a long name " + "x" * 200) / "run"
+    done = harmonics("run", small, "--policy", "priority", "--out", str(out))
+    assert done.returncode in (0, 3), done.stderr
+    assert str(out)[-30:] in done.stdout.replace("\n", "")
+    result = json.loads((out / "result.json").read_text())
+    assert [job["status"] for job in result["jobs"]] == ["done", "done"]
+    assert all(job["iteration_s"]["mean"] > 0.02 for job in result["jobs"])
+    rows = list(csv.DictReader((out / "iterations.csv").open()))
+    assert len(rows) == 2 * 2 * 20
+    rules = [json.loads(line) for line in (out / "rules.jsonl").open()]
+    pairs = [rule for rule in rules if rule["purpose"] == "pair"]
+    assert len(pairs) == 4
+    assert all(rule["packets"] > 0 and rule["error"] is None for rule in pairs)
+    links = list(csv.DictReader((out / "links.csv").open()))
+    sent = max(int(row["bytes"]) for row in links if row["link"] == "leaf0>spine0")
+    assert sent > 2 * 20 * 200_000
+    decisions = [json.loads(line) for line in (out / "decisions.jsonl").open()]
+    assert decisions[0]["plan"]["jobs"]["one"]["level"] == 1
+    assert json.loads((out / "manifest.json").read_text())["state"] == "finished"
+    until_only(foreign_things)
+
+
+@pytest.mark.sandboxed(deadline_s=120)
+def test_a_command_of_the_scenario_runs_only_when_allowed_and_its_failure_is_told(tmp_path):
+    scenario = tmp_path / "script.yaml"
+    script = "import sys, os; print('rank', os.environ['RANK'], os.environ['GLOO_SOCKET_IFNAME']); sys.exit('no data')"
+    scenario.write_text(
+        "name: script\n"
+        "fabric: {kind: rack-spine, racks: 2, hosts_per_rack: 1, spines: 1, host_rate: 50Mbit, uplink_rate: 50Mbit}\n"
+        f"jobs: [{{name: mine, workers: 2, program: {{command: [{sys.executable}, -c, {script!r}]}}}}]\n"
+    )
+    refused = harmonics("run", str(scenario), "--out", str(tmp_path / "refused"))
+    assert refused.returncode == 2
+    assert "--allow-commands" in refused.stderr
+    failed = harmonics("run", str(scenario), "--allow-commands", "--out", str(tmp_path / "failed"))
+    assert failed.returncode == 1
+    assert "no data" in failed.stderr
+    (job,) = json.loads((tmp_path / "failed" / "result.json").read_text())["jobs"]
+    assert job["status"] == "failed"
+    assert "status 1" in job["error"]
+
+
+@pytest.mark.sandboxed(deadline_s=60)
+def test_a_rate_beyond_the_machine_is_refused_with_what_was_measured(tmp_path):
+    scenario = tmp_path / "fast.yaml"
+    scenario.write_text(
+        "name: fast\n"
+        "fabric: {kind: rack-spine, racks: 2, hosts_per_rack: 1, spines: 1, host_rate: 400Gbit, uplink_rate: 400Gbit}\n"
+        "jobs: [{name: one, gradients: 1MB, workers: 2, compute: {iteration: 20ms}, iterations: 3}]\n"
+    )
+    refused = harmonics("run", str(scenario), "--out", str(tmp_path / "run"))
+    assert refused.returncode == 2
+    assert "this machine carries" in refused.stderr
+    assert "400 Gbit/s" in refused.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.sandboxed(deadline_s=240)
+def test_killing_the_supervisor_at_any_moment_leaves_nothing(endless, tmp_path, foreign_things):
+    for number, moment_s in enumerate((0.1, 0.3, 0.6, 0.9, 1.2, 1.6, 2.1, 3.0, 4.5, 6.0)):
+        process = start("run", endless, "--out", str(tmp_path / f"run{number}"))
+        time.sleep(moment_s)
+        assert process.poll() is None, process.communicate()
+        process.kill()
+        process.communicate()
+        until_only(foreign_things)
+
+
+@pytest.mark.sandboxed(deadline_s=90)
+def test_ctrl_c_writes_down_what_there_is_and_leaves_nothing(endless, tmp_path, foreign_things):
+    out = tmp_path / "run"
+    process = start("run", endless, "--out", str(out))
+    wait_for_iterations(out, process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 1
+    until_only(foreign_things)
+    result = json.loads((out / "result.json").read_text())
+    assert {job["status"] for job in result["jobs"]} == {"killed"}
+    assert all(job["iterations_done"] > 0 for job in result["jobs"])
+
+
+@pytest.mark.sandboxed(deadline_s=90)
+@pytest.mark.parametrize("victim", ["ovs-vswitchd", "controller"])
+def test_a_dead_switch_daemon_or_controller_is_mended_and_told(victim, tmp_path, foreign_things):
+    scenario = tmp_path / "longer.yaml"
+    scenario.write_text(SMALL.format(name="longer", iterations=120))
+    out = tmp_path / "run"
+    process = start("run", str(scenario), "--out", str(out))
+    wait_for_iterations(out, process)
+    begins = "ovs-vswitchd" if victim == "ovs-vswitchd" else f"{sys.executable}\0-P\0-m\0controller"
+    (pid,) = processes_in_sandbox(begins)
+    os.kill(pid, signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode in (0, 3), said
+    result = json.loads((out / "result.json").read_text())
+    assert [job["status"] for job in result["jobs"]] == ["done", "done"]
+    assert any(victim in reason and "died" in reason for reason in result["fidelity"]["reasons"])
+    until_only(foreign_things)
+
+
+@pytest.mark.sandboxed(deadline_s=60)
+def test_a_killed_rank_ends_its_job_soon_and_not_the_other(tmp_path):
+    scenario = tmp_path / "longer.yaml"
+    scenario.write_text(SMALL.format(name="longer", iterations=60))
+    out = tmp_path / "run"
+    process = start("run", str(scenario), "--out", str(out))
+    wait_for_iterations(out, process)
+    launchers = processes_in_sandbox(f"{sys.executable}\0-P\0-m\0workloads.launcher")
+    ranks = [pid for pid in launchers if _parent(pid) in launchers]
+    assert len(ranks) == 4
+    os.kill(ranks[0], signal.SIGKILL)
+    process.communicate(timeout=50)
+    assert process.returncode == 1
+    statuses = {
+        job["name"]: (job["status"], job["error"]) for job in json.loads((out / "result.json").read_text())["jobs"]
+    }
+    assert sorted(status for status, _ in statuses.values()) == ["done", "failed"]
+    assert "SIGKILL" in next(error for status, error in statuses.values() if status == "failed")
+
+
+@pytest.mark.sandboxed(deadline_s=120)
+def test_two_runs_at_once_do_not_meet(small, tmp_path, foreign_things):
+    runs = [start("run", small, "--out", str(tmp_path / f"run{number}")) for number in range(2)]
+    for run in runs:
+        _, said = run.communicate(timeout=100)
+        assert run.returncode in (0, 3), said
+    until_only(foreign_things)
+
+
+@pytest.mark.sandboxed(deadline_s=120)
+def test_an_interrupted_comparison_goes_on_where_it_stopped(small, tmp_path):
+    out = tmp_path / "comparison"
+    first = harmonics("compare", small, "--policies", "fair", "--out", str(out), timeout_s=100)
+    assert first.returncode in (0, 3), first.stderr
+    made = {path: path.stat().st_mtime_ns for path in out.glob("*/*/result.json")}
+    assert len(made) == 3
+    second = harmonics("compare", small, "--policies", "fair,priority", "--out", str(out), timeout_s=100)
+    assert second.returncode in (0, 3), second.stderr
+    assert all(path.stat().st_mtime_ns == when for path, when in made.items())
+    comparison = json.loads((out / "comparison.json").read_text())
+    assert set(comparison["policies"]) == {"fair", "priority"}
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
