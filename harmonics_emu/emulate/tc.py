@@ -54,7 +54,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BandCounters:
-    """One band's queue: bytes and packets sent, packets dropped, bytes waiting now. Frames with their headers."""
+    """One band's queue: bytes and packets sent, packets dropped, bytes waiting now; bytes of frames with their headers.
+
+    At a userspace switch's port `packets` misses offloaded segments, whose frames the kernel doesn't know there.
+    """
 
     bytes: int
     packets: int
@@ -64,7 +67,7 @@ class BandCounters:
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """One interface's counters, all bands together and each by itself."""
+    """One interface's counters: all bands together (as BandCounters has them), and each by itself, band 0 first."""
 
     bytes: int
     packets: int
