@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ def command(file: Path, as_json: bool) -> None:
     {"cases": [CASE, ...]}. Seconds and bytes.
     """
     from harmonics_emu.simulate.flows import finish_times, read_cases
+    from harmonics_emu.simulate.kernel.jit import say_if_compiling
 
+    say_if_compiling(partial(click.echo, err=True))
     document = read_cases(file)
     cases: list[dict[str, Any]] = document.get("cases", [document])
     finish = [finish_times(case) for case in cases]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -28,8 +29,11 @@ def command(
     from harmonics_emu.results.tables import run_table
     from harmonics_emu.runs import carry_out
     from harmonics_emu.scenario import load_scenario
+    from harmonics_emu.simulate.kernel.jit import say_if_compiling
 
-    finished = carry_out(load_scenario(scenario), policy=policy, engine="simulate", out=out, seed=seed)
+    loaded = load_scenario(scenario)
+    say_if_compiling(partial(click.echo, err=True))
+    finished = carry_out(loaded, policy=policy, engine="simulate", out=out, seed=seed)
     if as_json:
         print_json(to_json(finished.result))
     else:

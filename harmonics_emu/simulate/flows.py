@@ -149,7 +149,5 @@ def _run(
     )
     queue = empty_queue(2 * count)
     admit(sharing, queue, jobs, np.arange(count), 0.0)
-    advance(
-        sharing, queue, progress, jobs, new_clock(), np.inf, False
-    )
+    advance(sharing, queue, progress, jobs, new_clock(), np.inf, False)
     return np.where(jobs.phase == DONE, jobs.ended, np.inf)

@@ -44,7 +44,13 @@ def _find_cache_folder() -> Path | None:
 CACHE_FOLDER = _find_cache_folder()
 """None where nothing can be kept: then each process compiles anew."""
 WAS_COMPILED = CACHE_FOLDER is not None and CACHE_FOLDER.is_dir()
-"""Whether an earlier process has left compiled code. If not, the first simulation takes some ten seconds longer."""
+"""Whether an earlier process has left compiled code."""
+
+
+def say_if_compiling(say: Callable[[str], object]) -> None:
+    """Let a user know why the first simulation takes longer."""
+    if not WAS_COMPILED:
+        say("Compiling the simulator, which takes some ten seconds. Later runs find it compiled.")
 
 
 def compiled(function: Function) -> Function:

@@ -170,17 +170,10 @@ def reshare(s: Sharing) -> int:
     reached = _drop_inactive(s)
     while True:
         links = _gather(s, reached)
-        level = -1
-        while True:
-            following = NEVER
-            for i in range(reached):
-                candidate = s.level[s.queue[i]]
-                if level < candidate < following:
-                    following = candidate
-            if following == NEVER:
-                break
-            level = following
+        level = _next_level(s, reached, -1)
+        while level != NEVER:
             _fill(s, reached, level)
+            level = _next_level(s, reached, level)
         grown = _join(s, reached, links)
         if grown == reached:
             break
@@ -203,6 +196,17 @@ def _drop_inactive(s: Sharing) -> int:
         else:
             s.queued[entity] = False
     return stay
+
+
+@compiled
+def _next_level(s: Sharing, reached: int, level: int) -> int:
+    """The first level after `level` that a queued entity has; NEVER if there is none."""
+    following = NEVER
+    for i in range(reached):
+        candidate = s.level[s.queue[i]]
+        if level < candidate < following:
+            following = candidate
+    return following
 
 
 @compiled
