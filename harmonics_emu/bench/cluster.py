@@ -25,9 +25,9 @@ MODELS = ("vgg16", "vgg19", "bert-base", "gpt2")
 
 
 def crowded_cluster(gpus: int, jobs: int, iterations: int, seed: int) -> tuple[Fabric, list[Job]]:
-    """A rack-spine fabric, 2:1 oversubscribed, and jobs that fill it: 100 gigabit NICs shared by 8 GPUs.
+    """A rack-spine fabric, 2:1 oversubscribed, and jobs that fill it: 200 gigabit NICs, each shared by 8 GPUs.
 
-    Half the jobs get their GPUs rack by rack, half from anywhere; sizes are even multiples of 4 GPUs around the mean.
+    Half the jobs get their GPUs side by side, half from anywhere, always 4 of one host. Sizes spread around the mean.
     """
     random_ = random.Random(seed)
     hosts = math.ceil(gpus / GPUS_PER_HOST)

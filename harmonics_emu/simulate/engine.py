@@ -159,8 +159,8 @@ class Simulation:
             changed = self._take_changes(now)
             arriving = self._take_arrivals(now)
             epoch_due = next_epoch <= now
-            if epoch_s is not None and epoch_due:
-                epochs = int(now / epoch_s) + 1
+            if epoch_due:
+                epochs += 1
                 futile = futile + 1 if stalled else 0
             if changed or arriving or epoch_due or why == ENDED:
                 self._decide(now, arriving, changed)

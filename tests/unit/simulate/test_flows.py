@@ -124,7 +124,7 @@ def random_case(flows: list[tuple[int, int, int, set[int]]], capacity: float, li
     }
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(FLOWS)
 def test_halving_a_single_link_speeds_nothing_up(flows: list[tuple[int, int, int, set[int]]]) -> None:
     whole, half = (finish_times(random_case(flows, capacity, links=1)) for capacity in (4.0, 2.0))
@@ -132,7 +132,7 @@ def test_halving_a_single_link_speeds_nothing_up(flows: list[tuple[int, int, int
     assert max(half.values()) > max(whole.values())
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(FLOWS)
 def test_flows_of_earlier_levels_do_not_notice_later_ones(flows: list[tuple[int, int, int, set[int]]]) -> None:
     both = random_case(flows, 4.0)

@@ -76,7 +76,8 @@ SCENARIO = """
 name: demo
 fabric: {kind: dumbbell, hosts_per_side: 2, host_rate: 400Mbit, uplink_rate: 200Mbit}
 jobs:
-  - {name: a, program: PROGRAM, gradients: 1MB, workers: 2, placement: spread, compute: {iteration: 10ms}, iterations: 9}
+  - {name: a, program: PROGRAM, gradients: 1MB, workers: 2, compute: {iteration: 10ms}, iterations: 9,
+     placement: spread}
 policy: {name: fair, epoch: EPOCH}
 events: [{at: 50ms, link: leaf0-leaf1, action: down}]
 """

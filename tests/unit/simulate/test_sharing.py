@@ -52,11 +52,13 @@ def twin_rates_of(network: Network) -> Floats:
     return max_min_rates_numpy(network.capacity, network.crossings, network.cap, network.level)
 
 
+@settings(deadline=None)
 @given(networks())
 def test_kernel_equals_numpy_twin(network: Network) -> None:
     np.testing.assert_allclose(rates_of(network), twin_rates_of(network), rtol=1e-10, atol=1e-10)
 
 
+@settings(deadline=None)
 @given(networks())
 def test_no_link_above_capacity_and_no_entity_above_its_cap(network: Network) -> None:
     rates = rates_of(network)
@@ -64,6 +66,7 @@ def test_no_link_above_capacity_and_no_entity_above_its_cap(network: Network) ->
     assert (rates <= network.cap).all()
 
 
+@settings(deadline=None)
 @given(networks())
 def test_each_entity_is_held_back_by_its_cap_or_by_a_full_link_on_which_none_of_its_level_has_more(
     network: Network,
@@ -84,13 +87,14 @@ def test_each_entity_is_held_back_by_its_cap_or_by_a_full_link_on_which_none_of_
         )
 
 
+@settings(deadline=None)
 @given(networks())
 def test_later_levels_never_slow_earlier_ones(network: Network) -> None:
     first = np.flatnonzero(network.level <= 1)
     np.testing.assert_allclose(rates_of(network)[first], rates_of(network.only(first)), rtol=1e-12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(networks(), st.lists(st.lists(st.integers(0, 11), min_size=1, max_size=3), max_size=25))
 def test_rates_stay_right_when_entities_come_and_go(network: Network, steps: list[list[int]]) -> None:
     """What `reshare` leaves alone must be what it would have found."""
