@@ -138,7 +138,7 @@ def parse_scale(value: object) -> Fraction:
             raise InvalidQuantity(f"{shown(value)} is no fraction", "write a scale as 1/100 or 0.01")
         scale = Fraction(match["over"]) / Fraction(match["under"] or 1)
     else:
-        scale = Fraction(str(value))
+        scale = Fraction(str(value)) if 0 < value <= 1 else Fraction(0)  # str: 0.01 is meant as 1/100 exactly
     if not 0 < scale <= 1:
         raise InvalidQuantity(
             f"a scale must be above 0 and at most 1, not {value}",
