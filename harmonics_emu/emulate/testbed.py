@@ -16,7 +16,7 @@ from harmonics_emu.emulate.control import ControllerClient
 from harmonics_emu.emulate.mininet_network import FabricNetwork
 from harmonics_emu.emulate.network import namespace_of
 from harmonics_emu.emulate.sandbox import STATE, python_command
-from harmonics_emu.emulate.vswitch import VSwitch, connect_controller, grow_send_buffers, start_vswitch
+from harmonics_emu.emulate.vswitch import VSwitch, connect_controller, grow_socket_buffers, start_vswitch
 from harmonics_emu.errors import RunFailed
 from topologies.fabric import Fabric
 from topologies.shaping import EgressShape, plan_shaping, tcp_window_bytes
@@ -49,7 +49,7 @@ class Testbed:
             self.faults.append(f"ovs-vswitchd died {time_s:.1f} s into the run and was started again")
             self.vswitch.restart_daemon()
             if self.vswitch.datapath == "netdev":
-                grow_send_buffers(self.vswitch.daemon.pid)
+                grow_socket_buffers(self.vswitch, self.fabric)
             mended = True
         if self.controller_process.poll() is not None:
             self.faults.append(f"the controller died {time_s:.1f} s into the run and was started again")

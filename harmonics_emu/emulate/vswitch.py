@@ -23,9 +23,12 @@ from topologies.addressing import datapath_ids, port_name, port_numbers, short_n
 from topologies.fabric import Fabric
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
-SEND_BUFFER = 32 * 2**20
-"""What SO_SNDBUFFORCE is asked for; the kernel doubles it. Packets waiting in HTB count against this buffer."""
+SOCKET_BUFFER = 32 * 2**20
+"""What the kernel is asked for, and doubles. Packets waiting in HTB count against the send buffer of the socket that
+sent them; packets that a port received wait in the receive buffer until the daemon comes to them."""
 SO_SNDBUFFORCE = 32
+SO_RCVBUFFORCE = 33
+SEND_SOCKET_S = 5.0
 SYS_PIDFD_OPEN = 434
 SYS_PIDFD_GETFD = 438
 
@@ -119,7 +122,7 @@ def create_bridges(vswitch: VSwitch, fabric: Fabric) -> None:
     vswitch.command(*transaction[1:], timeout_s=60)
     _check_ports(vswitch, fabric, ports)
     if vswitch.datapath == "netdev":
-        grow_send_buffers(vswitch.daemon.pid)
+        grow_socket_buffers(vswitch, fabric)
 
 
 def connect_controller(vswitch: VSwitch, fabric: Fabric, openflow_port: int) -> None:
@@ -132,12 +135,20 @@ def connect_controller(vswitch: VSwitch, fabric: Fabric, openflow_port: int) -> 
     vswitch.command("--no-wait", *transaction)
 
 
-def grow_send_buffers(pid: int) -> int:
-    """Give the daemon's packet sockets room for what waits in HTB queues; returns how many sockets were changed.
+def grow_socket_buffers(vswitch: VSwitch, fabric: Fabric) -> int:
+    """Give the daemon's packet sockets room for what waits in queues; returns how many sockets were changed.
 
-    The sockets are borrowed through pidfd_getfd and forced past the global limit, which stays as it is.
+    The sockets are borrowed through pidfd_getfd and forced past the global limit, which stays as it is. All ports send
+    through one socket, which the daemon opens with its first packet: one is sent, to nobody, to have it there.
     """
-    packet_inodes = {line.split()[8] for line in Path(f"/proc/{pid}/net/packet").read_text().splitlines()[1:]}
+    _send_to_nobody(short_name(fabric.switches[0].name))
+    pid = vswitch.daemon.pid
+    deadline = time.monotonic() + SEND_SOCKET_S
+    while not _packet_sockets(pid)[1]:
+        if time.monotonic() > deadline:
+            raise VSwitchError(f"ovs-vswitchd opened no socket to send with within {SEND_SOCKET_S:g} s")
+        time.sleep(0.005)
+    inodes = set().union(*_packet_sockets(pid))
     pidfd = _libc.syscall(SYS_PIDFD_OPEN, pid, 0)
     if pidfd < 0:
         raise VSwitchError(f"can't reach ovs-vswitchd's sockets: {os.strerror(ctypes.get_errno())}")
@@ -146,7 +157,7 @@ def grow_send_buffers(pid: int) -> int:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
                 found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(entry))
-                if found and found[1] in packet_inodes:
+                if found and found[1] in inodes:
                     _grow_one(pidfd, int(entry.name))
                     changed += 1
     finally:
@@ -154,15 +165,35 @@ def grow_send_buffers(pid: int) -> int:
     return changed
 
 
+def _send_to_nobody(bridge: str) -> None:
+    """Have the daemon send one frame of an experimental protocol, which every host ignores, on the bridge's port 1."""
+    frame = "ffffffffffff" + "020000000000" + "88b5" + "00" * 46
+    packet_out = f"in_port=controller packet={frame} actions=output:1"
+    shell.run(["ovs-ofctl", "-O", "OpenFlow13", "packet-out", f"unix:{STATE}/{bridge}.mgmt", packet_out])
+
+
+def _packet_sockets(pid: int) -> tuple[set[str], set[str]]:
+    """Inodes of the packet sockets in the daemon's namespace: those that receive (a protocol each), those that send."""
+    receiving: set[str] = set()
+    sending: set[str] = set()
+    for line in Path(f"/proc/{pid}/net/packet").read_text().splitlines()[1:]:
+        columns = line.split()
+        (receiving if int(columns[3], 16) else sending).add(columns[8])
+    return receiving, sending
+
+
 def _grow_one(pidfd: int, descriptor: int) -> None:
     copy = _libc.syscall(SYS_PIDFD_GETFD, pidfd, descriptor, 0)
     if copy < 0:
         raise VSwitchError(f"can't borrow ovs-vswitchd's socket: {os.strerror(ctypes.get_errno())}")
     with socket.socket(fileno=copy) as borrowed:
-        borrowed.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, SEND_BUFFER)
-        granted = borrowed.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-    if granted < 2 * SEND_BUFFER:
-        raise VSwitchError(f"ovs-vswitchd's packet socket got a send buffer of {granted} bytes, not {2 * SEND_BUFFER}")
+        for force, ask in ((SO_SNDBUFFORCE, socket.SO_SNDBUF), (SO_RCVBUFFORCE, socket.SO_RCVBUF)):
+            borrowed.setsockopt(socket.SOL_SOCKET, force, SOCKET_BUFFER)
+            granted = borrowed.getsockopt(socket.SOL_SOCKET, ask)
+            if granted < 2 * SOCKET_BUFFER:
+                raise VSwitchError(
+                    f"ovs-vswitchd's packet socket got a buffer of {granted} bytes, not {2 * SOCKET_BUFFER}"
+                )
 
 
 def _check_ports(vswitch: VSwitch, fabric: Fabric, ports: dict[str, dict[str, int]]) -> None:

@@ -77,7 +77,7 @@ ALTERATIONS = {
         r"a eth0: class 1:13: ceil_bps is 50000000, wanted 100000000"
     ),
     "class change dev eth0 parent 1:1 classid 1:16 htb rate 10kbit ceil 100mbit "
-    "burst 1500 cburst 12500 quantum 60000 prio 2": r"a eth0: class 1:16: prio is 2, wanted 6",
+    "burst 1512 cburst 12500 quantum 60000 prio 2": r"a eth0: class 1:16: prio is 2, wanted 6",
     "qdisc change dev eth0 parent 1:10 handle 10: bfifo limit 9999": r"queue of class 1:10: limit is 9999, wanted",
     "filter del dev eth0 parent 1: prio 2": r"a eth0: filter 1 of priority 2 is missing",
     "filter add dev eth0 parent 1: protocol ip prio 1 u32 match u32 0 0 flowid 1:17": r"is there but not in the plan",
