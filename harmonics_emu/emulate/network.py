@@ -37,6 +37,10 @@ MINIMUM_RTO = "2s"
 """Above any wait that a higher level imposes in passing. Queues are sized so that nothing is dropped, so a timer that
 fired earlier would only retransmit what is still queued and collapse the window."""
 
+RECEIVE_BUFFER = 16 * 2**20
+"""What is in flight is bounded by the sender's buffer; the window that the receiver offers must be far larger. Pure ACKs
+overtake data of a lower level that goes the same way, and TCP drops data whose own ACK is older than a window."""
+
 
 class NetworkError(HarmonicsError):
     """An interface, address or route that is not as it was asked for."""
@@ -152,8 +156,8 @@ def _host_commands(plan: HostAddresses) -> list[str]:
 def _tune_host(window_bytes: int) -> None:
     ipv4 = Path("/proc/sys/net/ipv4")
     settings = {
-        ipv4 / "tcp_rmem": f"4096 {window_bytes} {window_bytes}",
         ipv4 / "tcp_wmem": f"4096 {window_bytes} {window_bytes}",
+        ipv4 / "tcp_rmem": f"4096 {RECEIVE_BUFFER} {RECEIVE_BUFFER}",
         # Training sends in bursts: the compute phase between them must not shrink the window.
         ipv4 / "tcp_slow_start_after_idle": "0",
         ipv4 / "tcp_no_metrics_save": "1",
