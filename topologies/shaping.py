@@ -47,8 +47,9 @@ QUANTUM_BYTES = 60_000
 to itself HTB derives it from the rate, and warns of it outside 1,000 to 200,000."""
 BURST_S = 0.001
 """What an idle link may send at once: it covers late timers, and is little against a collective."""
-SEGMENT_S = 0.0005
-"""The longest time that one offloaded segment may hold a link, or sharing gets jumpy."""
+SEGMENT_S = 0.001
+"""The longest time that one offloaded segment may hold a link: longer makes sharing jumpy and lets a low level hold up
+a high one, shorter costs the datapath more wake-ups."""
 LARGEST_SEGMENT_BYTES = 65_536
 QUEUED_WINDOWS = 32
 """TCP windows that one band's queue holds: nothing is dropped while no more connections than this share it."""
@@ -204,7 +205,7 @@ def burst_bytes(rate_bps: int) -> int:
 
 
 def segment_bytes(rate_bps: int) -> int:
-    """The largest offloaded segment for a link of this rate: 0.5 ms of it, from one frame to 64 KiB."""
+    """The largest offloaded segment for a link of this rate: 1 ms of it, from one frame to 64 KiB."""
     return min(max(int(rate_bps * SEGMENT_S / 8), FRAME_BYTES), LARGEST_SEGMENT_BYTES)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,11 @@ from harmonics_emu.results.schema import Isolated
 from harmonics_emu.results.store import write_run
 from harmonics_emu.scenario import Scenario
 from harmonics_emu.scenario.estimate import estimate_alone
+from harmonics_emu.schedulers.interface import JobPlan
+from harmonics_emu.simulate.routing import Router
 from topologies.fabric import Fabric
 from topologies.shaping import FRAME_BYTES, goodput_bps
+from workloads.collectives import ring_all_reduce
 from workloads.job import Job
 from workloads.output_files import spans_path, timer_path
 from workloads.spans import read_spans
@@ -52,8 +56,9 @@ def conclude(
         Evidence(
             cpu_busy=outcome.cpu_busy,
             datapath_busy=outcome.datapath_busy,
-            links=_link_uses(fabric, outcome),
+            links=_link_uses(fabric, outcome, bottlenecks(fabric, jobs, outcome.in_force, request.seed)),
             timers=[timers for job in jobs if (timers := _timers(directory, job)) is not None],
+            timeouts=sum(host.timeouts for host in outcome.hosts.values()),
             isolated=_isolated_pairs(request.isolated, predicted),
             faults=outcome.faults,
             violations=outcome.violations,
@@ -114,14 +119,29 @@ def _isolated_pairs(
     return pairs
 
 
-def _link_uses(fabric: Fabric, outcome: Outcome) -> list[LinkUse]:
+def bottlenecks(fabric: Fabric, jobs: Sequence[Job], plans: Mapping[str, JobPlan], seed: int) -> frozenset[str]:
+    """The directed links that limit some job when it is alone on the paths it takes under these plans."""
+    router = Router(fabric, seed)
+    found: set[str] = set()
+    for job in jobs:
+        seconds: defaultdict[str, float] = defaultdict(float)
+        planned = plans[job.name].paths if job.name in plans else {}
+        for (src, dst), size in ring_all_reduce(job.hosts, job.bytes).items():
+            for link in router.path(job.name, src, dst, planned.get((src, dst))):
+                seconds[link] += size / fabric.links[link].rate_bps
+        slowest = max(seconds.values(), default=0.0)
+        found.update(link for link, time_s in seconds.items() if slowest and time_s > 0.99 * slowest)
+    return frozenset(found)
+
+
+def _link_uses(fabric: Fabric, outcome: Outcome, limiting: frozenset[str]) -> list[LinkUse]:
     uses = []
     goodput = outcome.meter.goodput_bps()
     for index, link in enumerate(fabric.links.values()):
         rows = outcome.links[link.name]
         carried = int(rows["bytes"][-1]) if len(rows) else 0
         if link.src in fabric.host_index:
-            drops = outcome.host_drops[link.src]
+            drops = outcome.hosts[link.src].drops
         else:
             drops = int(rows["drops"][-1]) if len(rows) else 0
         achievable = goodput_bps(link.rate_bps)
@@ -135,6 +155,7 @@ def _link_uses(fabric: Fabric, outcome: Outcome) -> list[LinkUse]:
                 busy_s=float(outcome.meter.seconds[index]),
                 packets=carried // FRAME_BYTES,
                 drops=drops,
+                bottleneck=link.name in limiting,
             )
         )
     return uses

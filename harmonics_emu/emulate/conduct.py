@@ -17,11 +17,11 @@ from harmonics_emu.emulate.faults import apply_link_event
 from harmonics_emu.emulate.protocol import Event, JobProgress, Notice, Phase, Progress
 from harmonics_emu.emulate.ranks import Launcher, RankSettings, background_name, wait_for
 from harmonics_emu.emulate.sampling import BusyMeter, Sampler
-from harmonics_emu.emulate.testbed import Testbed
+from harmonics_emu.emulate.testbed import HostCounters, Testbed
 from harmonics_emu.errors import RunFailed
 from harmonics_emu.records import Decision, JobOutcome
 from harmonics_emu.scenario import Scenario
-from harmonics_emu.schedulers.interface import Policy
+from harmonics_emu.schedulers.interface import JobPlan, Policy
 from workloads.collectives import ring_all_reduce
 from workloads.job import Job, LinkEvent
 from workloads.job_page import JobPage, State
@@ -47,7 +47,8 @@ class Outcome:
     meter: BusyMeter
     cpu_busy: float | None
     datapath_busy: float | None
-    host_drops: dict[str, int]
+    hosts: dict[str, HostCounters]
+    in_force: dict[str, JobPlan]
     gates_failed_open: int
     faults: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
@@ -290,7 +291,8 @@ class Conductor:
             meter=sampler.meter,
             cpu_busy=sampler.cpu_busy,
             datapath_busy=sampler.datapath_busy if self._testbed.vswitch.datapath == "netdev" else None,
-            host_drops=self._testbed.host_drops(),
+            hosts=self._testbed.host_counters(),
+            in_force=self._decider.in_force,
             gates_failed_open=sum(
                 run.page.progress(rank).gates_opened for run in self._running for rank in range(run.job.ranks)
             ),

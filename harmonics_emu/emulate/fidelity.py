@@ -6,7 +6,6 @@ are not to be used (exit status 3).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,14 +13,17 @@ from harmonics_emu.results.schema import Fidelity, LinkFidelity, Verdict
 
 CPU_DEGRADED, CPU_LIMIT = 0.85, 0.95
 """Share of all cores: above it ranks and datapath wait for the CPU, and the wait looks like communication."""
-DATAPATH_DEGRADED, DATAPATH_LIMIT = 0.75, 0.92
-"""Share of one core: the userspace datapath forwards in one thread, and near its limit sharing becomes arbitrary."""
-LATENESS_DEGRADED, LATENESS_LIMIT = 0.02, 0.10
+DATAPATH_DEGRADED, DATAPATH_LIMIT = 0.92, 0.98
+"""Share of one core: the userspace datapath forwards in one thread, and at its limit sharing becomes arbitrary. It
+wakes for each packet while it has time to, so that near 0.9 it still has room: it then takes several at a time."""
+LATENESS_DEGRADED, LATENESS_LIMIT = 0.10, 0.30
 """p99 of how late compute timers woke, against compute time: late wakes lengthen compute and drift jobs apart."""
+TIMEOUTS_LIMIT = 10
+"""TCP retransmission timeouts of all hosts: each stalls a job for seconds. Any is 'degraded'."""
 DROPS_LIMIT = 1e-3
 """Share of packets: GPU fabrics are lossless; a drop costs TCP a timeout or a halved window. Any is 'degraded'."""
 GOODPUT_DEGRADED, GOODPUT_LIMIT = 0.75, 0.60
-"""Of what the link can carry, while busy: a ring leaves gaps between its steps, a starved link far more."""
+"""Of what a job's slowest link can carry, while busy: a ring leaves gaps between its steps, a starved link far more."""
 ISOLATED_DEGRADED, ISOLATED_LIMIT = 0.15, 0.40
 """How much longer an isolated iteration was measured than the fluid model predicts."""
 BUSY_ENOUGH_S = 0.5
@@ -30,7 +32,10 @@ BUSY_ENOUGH_S = 0.5
 
 @dataclass(frozen=True)
 class LinkUse:
-    """What a directed link did. achievable_bps: what headers leave of configured_bps. Goodput None: never busy."""
+    """What a directed link did. achievable_bps: what headers leave of configured_bps. Goodput None: never busy.
+
+    bottleneck: whether it is the slowest link of some job, so that it must be full while that job communicates.
+    """
 
     link: str
     configured_bps: float
@@ -39,6 +44,7 @@ class LinkUse:
     busy_s: float
     packets: int
     drops: int
+    bottleneck: bool
 
 
 @dataclass(frozen=True)
@@ -52,16 +58,18 @@ class JobTimers:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a verdict rests on. datapath_busy: cores used by the switch daemon, None with the kernel datapath.
+    """What a verdict rests on.
 
-    isolated: per job (measured, predicted) seconds of an iteration alone. faults: what broke and was mended in the run;
-    violations: what makes the numbers meaningless whatever the machine did, such as traffic in a wrong band.
+    datapath_busy: cores used by the switch daemon, None with the kernel datapath. timeouts: TCP retransmission timeouts
+    on all hosts. isolated: per job (measured, predicted) seconds of an iteration alone. faults: what broke and was
+    mended in the run. violations: what makes the numbers meaningless whatever the machine did, such as lost packets.
     """
 
     cpu_busy: float | None
     datapath_busy: float | None
     links: Sequence[LinkUse]
     timers: Sequence[JobTimers]
+    timeouts: int
     isolated: Mapping[str, tuple[float, float]]
     faults: Sequence[str] = ()
     violations: Sequence[str] = ()
@@ -89,6 +97,9 @@ def judge(evidence: Evidence) -> Fidelity:
             weigh(timers.lateness_p99_s / timers.compute_s, LATENESS_DEGRADED, LATENESS_LIMIT, reason)
     for use in evidence.links:
         _judge_link(use, severe, mild)
+    if evidence.timeouts:
+        target = severe if evidence.timeouts > TIMEOUTS_LIMIT else mild
+        target.append(f"TCP waited {evidence.timeouts} times for a retransmission timeout")
     for job, (measured, predicted) in evidence.isolated.items():
         excess = measured / predicted - 1
         reason = f"job {job} alone takes {excess:.0%} longer than its links explain"
@@ -115,7 +126,7 @@ def _judge_link(use: LinkUse, severe: list[str], mild: list[str]) -> None:
         share = use.drops / max(1, use.packets + use.drops)
         target = severe if share > DROPS_LIMIT else mild
         target.append(f"{use.link} dropped {use.drops} packets ({share:.2%})")
-    if use.busy_goodput_bps is None or use.busy_s < BUSY_ENOUGH_S or math.isnan(use.busy_goodput_bps):
+    if use.busy_goodput_bps is None or use.busy_s < BUSY_ENOUGH_S or not use.bottleneck:
         return
     share = use.busy_goodput_bps / use.achievable_bps
     if share < GOODPUT_DEGRADED:

@@ -38,8 +38,8 @@ MINIMUM_RTO = "2s"
 fired earlier would only retransmit what is still queued and collapse the window."""
 
 RECEIVE_BUFFER = 16 * 2**20
-"""What is in flight is bounded by the sender's buffer; the window that the receiver offers must be far larger. Pure ACKs
-overtake data of a lower level that goes the same way, and TCP drops data whose own ACK is older than a window."""
+"""What is in flight is bounded by the sender's buffer; the window that the receiver offers must be far larger: pure
+ACKs overtake data of a lower level that goes the same way, and TCP drops data whose own ACK is older than a window."""
 
 
 class NetworkError(HarmonicsError):
@@ -174,6 +174,13 @@ def _check_host(index: object) -> None:
     routes = Path("/proc/thread-self/net/route").read_text().splitlines()[1:]
     if not any(line.split()[0] == NIC for line in routes):
         raise NetworkError(f"host number {index} has no route on {NIC} after it was configured")
+
+
+def tcp_timeouts() -> int:
+    """TCP retransmission timeouts so far in the calling thread's namespace."""
+    lines = [line.split() for line in Path("/proc/thread-self/net/netstat").read_text().splitlines()]
+    names, values = (line for line in lines if line[0] == "TcpExt:")
+    return int(values[names.index("TCPTimeouts")])
 
 
 def host_settings(host: str) -> dict[str, object]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from harmonics_emu.emulate import shell, tc
 from harmonics_emu.emulate.control import ControllerClient
 from harmonics_emu.emulate.mininet_network import FabricNetwork
-from harmonics_emu.emulate.network import namespace_of
+from harmonics_emu.emulate.network import namespace_of, tcp_timeouts
 from harmonics_emu.emulate.sandbox import STATE, python_command
 from harmonics_emu.emulate.vswitch import VSwitch, connect_controller, grow_socket_buffers, start_vswitch
 from harmonics_emu.errors import RunFailed
@@ -25,6 +25,14 @@ from workloads.job import Job
 OPENFLOW_PORT = 6653
 CONTROLLER_SOCKET = STATE / "controller.sock"
 SWITCHES_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostCounters:
+    """Packets dropped in a host's own egress queue, and TCP retransmission timeouts of its connections."""
+
+    drops: int
+    timeouts: int
 
 
 @dataclass
@@ -64,13 +72,14 @@ class Testbed:
             self.controller.wait_for_switches(len(self.fabric.switches), SWITCHES_S)
         return mended
 
-    def host_drops(self) -> dict[str, int]:
-        """Packets dropped in each host's own egress queue since the fabric came up."""
-        drops = {}
-        for host in self.fabric.hosts:
-            counters = tc.read_counters(namespace_of(host.name))
-            drops[host.name] = sum(port.drops for port in counters.values())
-        return drops
+    def host_counters(self) -> dict[str, HostCounters]:
+        """What each host's queue and TCP have counted since the fabric came up."""
+        names = {namespace_of(host.name): host.name for host in self.fabric.hosts}
+        timeouts = dict(zip(names, tc.across(names, lambda _: tcp_timeouts()), strict=True))
+        return {
+            host: HostCounters(sum(port.drops for port in tc.read_counters(netns).values()), timeouts[netns])
+            for netns, host in names.items()
+        }
 
 
 def raise_testbed(fabric: Fabric, jobs: Sequence[Job], logs: Path) -> Testbed:
