@@ -9,7 +9,8 @@ from collections.abc import Callable
 from itertools import product
 from typing import TypeVar
 
-from harmonics_emu.emulate.network import in_namespaces, namespace_of
+from harmonics_emu.emulate.network import namespace_of
+from harmonics_emu.emulate.sandbox import across
 from harmonics_emu.errors import HarmonicsError, UsageError
 from topologies.addressing import host_interface
 from topologies.fabric import Fabric
@@ -103,9 +104,7 @@ def measure_goodput(fabric: Fabric, src: str, dst: str, seconds: float = TRY_S) 
 
 def _in_namespace(host: str, make: Callable[[], T]) -> T:
     """What `make` returns when it is called in a host's namespace: a socket stays in the one it was made in."""
-    made: list[T] = []
-    in_namespaces([namespace_of(host)], lambda: made.append(make()))
-    return made[0]
+    return across([namespace_of(host)], lambda _: make())[0]
 
 
 def _client() -> socket.socket:

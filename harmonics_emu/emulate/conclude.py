@@ -168,7 +168,7 @@ def _settings(testbed: Testbed, timings: Mapping[str, float]) -> dict[str, Any]:
         "datapath": testbed.vswitch.datapath,
         "window_bytes": testbed.network.window_bytes,
         "timings": dict(timings),
-        "interfaces": {shape.link: [shape.node, shape.interface] for shape in testbed.shapes},
+        "interfaces": {shape.link: [shape.node, shape.interface] for shape in testbed.network.shapes},
     }
     try:
         settings["host"] = {first: host_settings(first)}

@@ -70,7 +70,10 @@ def _run(request: RunRequest, began: float) -> int:
     outcome = conductor.conduct()
     say(Phase("writing down results"))
     timings = {"fabric_up_s": testbed.up_s, "torch_import_s": import_s, "to_time_zero_s": outcome.zero_s - began}
-    return conclude(request, scenario, testbed, outcome, timings)
+    exit_code = conclude(request, scenario, testbed, outcome, timings)
+    launcher.shut_down()
+    testbed.lower()
+    return exit_code
 
 
 def _rank_settings(request: RunRequest, scenario: Scenario) -> RankSettings:

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mininet.link import Intf, Link
 from mininet.net import Mininet
 from mininet.node import Host, Node, OVSSwitch
 
-from harmonics_emu.emulate.network import create_network, namespace_of
+from harmonics_emu.emulate import tc
+from harmonics_emu.emulate.network import configure_hosts, create_links, namespace_of
+from harmonics_emu.emulate.sandbox import STATE
 from harmonics_emu.emulate.vswitch import VSwitch, create_bridges
 from topologies.addressing import PREFIX, host_interface, host_mac, short_name
 from topologies.fabric import Fabric
 from topologies.mininet_topo import FabricTopo
+from topologies.shaping import plan_shaping, tcp_window_bytes
 from workloads.job import Job
 
 
@@ -127,13 +131,15 @@ class ExistingLink(Link):
 
 
 class FabricNetwork(Mininet):
-    """A Mininet network of a Fabric, built in batches inside the sandbox that the caller has entered.
+    """A Mininet network of a Fabric, built in batches and shaped, inside the sandbox that the caller has entered.
 
     Hosts, links, switches and the prompt are Mininet's own; `jobs` decides which job addresses each host carries.
     """
 
-    def __init__(self, fabric: Fabric, jobs: Sequence[Job], vswitch: VSwitch, window_bytes: int) -> None:
-        self.fabric, self.jobs, self.vswitch, self.window_bytes = fabric, tuple(jobs), vswitch, window_bytes
+    def __init__(self, fabric: Fabric, jobs: Sequence[Job], vswitch: VSwitch) -> None:
+        self.fabric, self.jobs, self.vswitch = fabric, tuple(jobs), vswitch
+        self.window_bytes = tcp_window_bytes(fabric)
+        self.shapes = plan_shaping(fabric)
         # Mininet's own start-up writes system-wide sysctls.
         Mininet.inited = True
         super().__init__(
@@ -146,9 +152,15 @@ class FabricNetwork(Mininet):
         )
 
     def build(self) -> None:
-        create_network(self.fabric, self.jobs, self.window_bytes)
-        create_bridges(self.vswitch, self.fabric)
-        os.environ.setdefault("OVS_RUNDIR", "/run/harmonics")
+        create_links(self.fabric)
+        # The switch daemon takes up its ports while hosts are configured: the two don't touch each other's ends.
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            bridges = pool.submit(create_bridges, self.vswitch, self.fabric)
+            configure_hosts(self.fabric, self.jobs, self.window_bytes)
+            tc.apply(shape for shape in self.shapes if shape.on_host)
+            bridges.result()
+        tc.apply(shape for shape in self.shapes if not shape.on_host)
+        os.environ.setdefault("OVS_RUNDIR", str(STATE))
         self.buildFromTopo(self.topo)
         for index, host in enumerate(self.hosts):
             interface = host.defaultIntf()

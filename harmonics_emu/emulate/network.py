@@ -7,13 +7,12 @@ its namespace. Nothing is asked by ARP and nothing is flooded: hosts send to one
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harmonics_emu.emulate import shell
-from harmonics_emu.emulate.sandbox import enter_network_namespace
+from harmonics_emu.emulate.sandbox import across
 from harmonics_emu.errors import HarmonicsError
 from topologies.addressing import (
     GATEWAY_ADDRESS,
@@ -70,14 +69,9 @@ def plan_addresses(fabric: Fabric, jobs: Sequence[Job]) -> tuple[HostAddresses, 
     )
 
 
-def create_network(fabric: Fabric, jobs: Sequence[Job], window_bytes: int) -> None:
-    """Make every namespace, cable, address and route of the fabric; switches' ports are up but in no bridge yet.
-
-    window_bytes bounds each TCP connection's window on the hosts, so that an uncontended job overflows no queue.
-    """
-    addresses = plan_addresses(fabric, jobs)
-    names = [namespace_of(host.name) for host in fabric.hosts]
-    commands = [f"netns add {name}" for name in names]
+def create_links(fabric: Fabric) -> None:
+    """Make every namespace and cable; switches' ports are up but in no bridge, hosts' NICs have no address yet."""
+    commands = [f"netns add {namespace_of(host.name)}" for host in fabric.hosts]
     for host in fabric.hosts:
         leaf, mac = fabric.leaf_of(host.name), host_mac(fabric.host_index[host.name])
         pair = f"{port_name(leaf, host.name)} type veth peer name {NIC} address {mac}"
@@ -90,36 +84,23 @@ def create_network(fabric: Fabric, jobs: Sequence[Job], window_bytes: int) -> No
             commands.append(f"link set {port_name(lower, upper)} up")
             commands.append(f"link set {port_name(upper, lower)} up")
     _ip_batch(commands)
-    in_namespaces(names, lambda: _tune_host(window_bytes))
-    shell.run_many(
-        [
-            (["ip", "-n", name, "-batch", "-"], "\n".join(_host_commands(plan)) + "\n")
-            for name, plan in zip(names, addresses, strict=True)
-        ]
-    )
-    in_namespaces(names, _check_host, [plan.index for plan in addresses])
 
 
-def in_namespaces(names: Sequence[str], act: Callable[..., None], arguments: Sequence[object] | None = None) -> None:
-    """Call `act` in each namespace in turn, from one thread that moves through them; the first error is raised."""
-    failures: list[BaseException] = []
+def configure_hosts(fabric: Fabric, jobs: Sequence[Job], window_bytes: int) -> None:
+    """Give every host its addresses, its routes and its TCP settings, and read the routes back.
 
-    def walk() -> None:
-        try:
-            for position, name in enumerate(names):
-                enter_network_namespace(name)
-                if arguments is None:
-                    act()
-                else:
-                    act(arguments[position])
-        except Exception as error:
-            failures.append(error)
+    window_bytes bounds what each TCP connection has in flight, so that an uncontended job overflows no queue.
+    """
+    plans = {namespace_of(plan.host): plan for plan in plan_addresses(fabric, jobs)}
 
-    walker = threading.Thread(target=walk)
-    walker.start()
-    walker.join()
-    if failures:
-        raise failures[0]
+    def configure(netns: str | None) -> None:
+        plan = plans[str(netns)]
+        _tune_host(window_bytes)
+        # From inside, since `ip -n` mounts a /sys of its own for each call.
+        _ip_batch(_host_commands(plan))
+        _check_routes(plan)
+
+    across(plans, configure)
 
 
 def set_cable_state(fabric: Fabric, cable: str, *, up: bool) -> None:
@@ -169,11 +150,12 @@ def _tune_host(window_bytes: int) -> None:
             path.write_text(value)
 
 
-def _check_host(index: object) -> None:
-    """Read one host back from inside its namespace: the route to the fabric must be there."""
-    routes = Path("/proc/thread-self/net/route").read_text().splitlines()[1:]
-    if not any(line.split()[0] == NIC for line in routes):
-        raise NetworkError(f"host number {index} has no route on {NIC} after it was configured")
+def _check_routes(plan: HostAddresses) -> None:
+    """Read one host's routes back from inside its namespace: one for its base subnet and one for each job's."""
+    routes = [line.split() for line in Path("/proc/thread-self/net/route").read_text().splitlines()[1:]]
+    found = sum(columns[0] == NIC for columns in routes)
+    if found != 1 + len(plan.jobs):
+        raise NetworkError(f"host {plan.host} has {found} routes on {NIC}, not {1 + len(plan.jobs)}")
 
 
 def tcp_timeouts() -> int:

@@ -13,8 +13,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from harmonics_emu.emulate import shell
 from harmonics_emu.errors import HarmonicsError, UsageError
@@ -24,6 +26,8 @@ STATE = Path("/run/harmonics")
 SHARED_PAGES = Path("/dev/shm")
 SUPERVISOR = "HARMONICS_SUPERVISOR"
 """In the environment of every process of a sandbox: pid and start time of the process that made it."""
+
+T = TypeVar("T")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
@@ -154,3 +158,21 @@ def enter_network_namespace(name: str) -> None:
             raise HarmonicsError(f"can't enter network namespace {name}: {os.strerror(ctypes.get_errno())}")
     finally:
         os.close(handle)
+
+
+def across(namespaces: Iterable[str | None], act: Callable[[str | None], T]) -> list[T]:
+    """`act` on each namespace, called from inside it, a few side by side; results in order, the first error raised.
+
+    None is the caller's own. Only threads made for this enter namespaces, and end with it: no caller is left in
+    another one.
+    """
+    names = list(namespaces)
+
+    def enter_and_act(netns: str) -> T:
+        enter_network_namespace(netns)
+        return act(netns)
+
+    with ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1)) as pool:
+        waiting = {netns: pool.submit(enter_and_act, netns) for netns in names if netns is not None}
+        own = [act(None) for netns in names if netns is None]
+        return [own[0] if netns is None else waiting[netns].result() for netns in names]

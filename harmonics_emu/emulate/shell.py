@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harmonics_emu.errors import HarmonicsError
@@ -47,12 +46,6 @@ def run_checked(argv: Sequence[str], *, stdin: str | None = None, timeout_s: flo
         said = (done.stderr.strip() or done.stdout.strip())[-600:]
         raise CommandFailed(f"{describe(argv)} failed with status {done.returncode}: {said}")
     return done.stdout, done.stderr
-
-
-def run_many(commands: Sequence[tuple[Sequence[str], str | None]], *, timeout_s: float = 30.0) -> list[str]:
-    """Run (argv, stdin) pairs side by side, a few at a time; outputs in order. The first failure is raised."""
-    with ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1)) as pool:
-        return list(pool.map(lambda command: run(command[0], stdin=command[1], timeout_s=timeout_s), commands))
 
 
 def start(

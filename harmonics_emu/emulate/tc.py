@@ -7,17 +7,14 @@ long.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TypeVar
 
 from harmonics_emu.emulate import shell
 from harmonics_emu.emulate.network import namespace_of
 from harmonics_emu.emulate.rtnetlink import Interface, Qdisc, Rtnetlink, U32Filter
-from harmonics_emu.emulate.sandbox import enter_network_namespace
+from harmonics_emu.emulate.sandbox import across
 from harmonics_emu.emulate.tc_facts import (
     FIRST_BAND,
     PARENT,
@@ -48,8 +45,6 @@ from topologies.shaping import (
     plan_shaping,
     with_rate,
 )
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,23 +174,6 @@ def netem_works() -> bool:
     except shell.CommandFailed:
         return False
     return True
-
-
-def across(namespaces: Iterable[str | None], act: Callable[[str | None], T]) -> list[T]:
-    """`act` on each namespace, called from inside it, a few side by side; results in order, the first error raised.
-
-    Only threads made for this enter namespaces, and end with it: no caller is left in another one.
-    """
-    names = list(namespaces)
-
-    def enter_and_act(netns: str) -> T:
-        enter_network_namespace(netns)
-        return act(netns)
-
-    with ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1)) as pool:
-        waiting = {netns: pool.submit(enter_and_act, netns) for netns in names if netns is not None}
-        own = [act(None) for netns in names if netns is None]
-        return [own[0] if netns is None else waiting[netns].result() for netns in names]
 
 
 def _by_namespace(shapes: Iterable[EgressShape]) -> dict[str | None, list[EgressShape]]:

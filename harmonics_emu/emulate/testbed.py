@@ -15,16 +15,16 @@ from harmonics_emu.emulate import shell, tc
 from harmonics_emu.emulate.control import ControllerClient
 from harmonics_emu.emulate.mininet_network import FabricNetwork
 from harmonics_emu.emulate.network import namespace_of, tcp_timeouts
-from harmonics_emu.emulate.sandbox import STATE, python_command
+from harmonics_emu.emulate.sandbox import STATE, across, python_command
 from harmonics_emu.emulate.vswitch import VSwitch, connect_controller, grow_socket_buffers, start_vswitch
 from harmonics_emu.errors import RunFailed
 from topologies.fabric import Fabric
-from topologies.shaping import EgressShape, plan_shaping, tcp_window_bytes
 from workloads.job import Job
 
 OPENFLOW_PORT = 6653
 CONTROLLER_SOCKET = STATE / "controller.sock"
 SWITCHES_S = 15.0
+LISTEN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,16 @@ class Testbed:
     logs: Path
     vswitch: VSwitch
     network: FabricNetwork
-    shapes: tuple[EgressShape, ...]
     controller_process: subprocess.Popen[bytes]
     controller: ControllerClient
     up_s: float = 0.0
     faults: list[str] = field(default_factory=list)
+
+    def lower(self) -> None:
+        """Take down what would otherwise hold up the sandbox's end; the kernel does the rest."""
+        self.controller.close()
+        self.controller_process.kill()
+        self.vswitch.stop()
 
     def mend(self, time_s: float) -> bool:
         """Start again what died since the last call; True if something had, so that rules must be installed again."""
@@ -65,6 +70,7 @@ class Testbed:
             CONTROLLER_SOCKET.unlink(missing_ok=True)
             self.controller_process = _start_controller(self.logs)
             self.controller = ControllerClient(CONTROLLER_SOCKET)
+            _wait_for_listener(self.controller_process)
             mended = True
         if self.vswitch.database.poll() is not None:
             raise RunFailed("ovsdb-server died; see logs/ovsdb-server.log")
@@ -75,7 +81,7 @@ class Testbed:
     def host_counters(self) -> dict[str, HostCounters]:
         """What each host's queue and TCP have counted since the fabric came up."""
         names = {namespace_of(host.name): host.name for host in self.fabric.hosts}
-        timeouts = dict(zip(names, tc.across(names, lambda _: tcp_timeouts()), strict=True))
+        timeouts = dict(zip(names, across(names, lambda _: tcp_timeouts()), strict=True))
         return {
             host: HostCounters(sum(port.drops for port in tc.read_counters(netns).values()), timeouts[netns])
             for netns, host in names.items()
@@ -90,11 +96,10 @@ def raise_testbed(fabric: Fabric, jobs: Sequence[Job], logs: Path) -> Testbed:
     began = time.monotonic()
     controller_process = _start_controller(logs)
     vswitch = start_vswitch(logs)
-    shapes = plan_shaping(fabric)
-    network = FabricNetwork(fabric, jobs, vswitch, tcp_window_bytes(fabric))
+    network = FabricNetwork(fabric, jobs, vswitch)
     network.start()
-    tc.apply(shapes)
     controller = ControllerClient(CONTROLLER_SOCKET)
+    _wait_for_listener(controller_process)
     connect_controller(vswitch, fabric, OPENFLOW_PORT)
     controller.wait_for_switches(len(fabric.switches), SWITCHES_S)
     return Testbed(
@@ -103,7 +108,6 @@ def raise_testbed(fabric: Fabric, jobs: Sequence[Job], logs: Path) -> Testbed:
         logs=logs,
         vswitch=vswitch,
         network=network,
-        shapes=shapes,
         controller_process=controller_process,
         controller=controller,
         up_s=time.monotonic() - began,
@@ -114,3 +118,13 @@ def _start_controller(logs: Path) -> subprocess.Popen[bytes]:
     arguments = ["--socket", str(CONTROLLER_SOCKET), "--openflow-port", str(OPENFLOW_PORT)]
     command = python_command("controller", *arguments, "--log", str(logs / "controller.log"))
     return shell.start(command, log=logs / "controller.log")
+
+
+def _wait_for_listener(process: subprocess.Popen[bytes]) -> None:
+    """Until the controller takes switches. One that is refused waits a second before it tries again."""
+    listening = f"0100007F:{OPENFLOW_PORT:04X} 00000000:0000 0A"
+    deadline = time.monotonic() + LISTEN_S
+    while listening not in Path("/proc/net/tcp").read_text():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RunFailed(f"the controller takes no switches on port {OPENFLOW_PORT}; see logs/controller.log")
+        time.sleep(0.005)

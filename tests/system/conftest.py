@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     mark = item.get_closest_marker("sandboxed")
     if mark is None:
         return None
@@ -39,6 +39,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     for report in run_in_sandbox(item, **mark.kwargs):
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    # Whatever this process has set up for tests before (packages, modules) is its own to tear down.
+    item.session._setupstate.teardown_exact(nextitem)
     return True
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from harmonics_emu.emulate import shell, tc
+from harmonics_emu.emulate.sandbox import across
 from harmonics_emu.emulate.tc_facts import ShapingError
 from harmonics_emu.errors import UsageError
 from topologies.addressing import job_interface
@@ -43,7 +44,7 @@ def joined_hosts() -> None:
 
 def open_in(netns: str, make: Callable[[], socket.socket]) -> socket.socket:
     """A socket belongs to the namespace in which it was made, wherever it is used afterwards."""
-    (made,) = tc.across([netns], lambda _: make())
+    (made,) = across([netns], lambda _: make())
     made.settimeout(10)
     return made
 
@@ -98,7 +99,7 @@ def test_another_segment_size_is_reported(joined_hosts: None) -> None:
     shapes = host_shapes(two_hosts(100 * MBIT))
     tc.apply(shapes)
     shell.run(["ip", "-n", "b", "link", "set", "eth0", "gso_max_size", "65000"])
-    with pytest.raises(ShapingError, match="b eth0: interface: gso_max_size is 65000, wanted 6250"):
+    with pytest.raises(ShapingError, match="b eth0: interface: gso_max_size is 65000, wanted 12500"):
         tc.verify(shapes)
 
 
