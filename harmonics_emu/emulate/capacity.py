@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import TypeVar
 
@@ -30,6 +32,7 @@ CHUNK = 2**18
 DEADLINE_S = 10.0
 
 T = TypeVar("T")
+counting = threading.Lock()
 
 
 def require_capacity(fabric: Fabric) -> float | None:
@@ -71,35 +74,56 @@ def fastest_pair(fabric: Fabric) -> tuple[str, str, int]:
     return (*best, slowest_link(best))
 
 
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """TCP from one host to an address of another: its base address, or the one that it has in a job's subnet."""
+
+    src: str
+    dst: str
+    address: str
+    connections: int = 1
+
+
 def measure_goodput(fabric: Fabric, src: str, dst: str, seconds: float = TRY_S) -> float:
     """TCP payload per second, bits, from one host to another over a few connections."""
     address = str(host_interface(fabric.host_index[dst]).ip)
-    listener = _in_namespace(dst, lambda: _listen(address))
+    return measure_streams([Stream(src, dst, address, CONNECTIONS)], seconds)[0]
+
+
+def measure_streams(streams: Sequence[Stream], seconds: float, settle_s: float = SETTLE_S) -> list[float]:
+    """TCP payload per second, bits, of streams that all run at once, counted after `settle_s`. HarmonicsError if a
+    connection can't be made.
+    """
     stop = threading.Event()
-    received = [0] * CONNECTIONS
+    received = [0] * len(streams)
+    listeners: list[socket.socket] = []
     threads: list[threading.Thread] = []
     try:
-        for number in range(CONNECTIONS):
-            sender = _in_namespace(src, _client)
-            sender.connect((address, PORT))
-            receiver, _ = listener.accept()
-            receiver.settimeout(DEADLINE_S)
-            threads.append(threading.Thread(target=_send, args=(sender, stop), daemon=True))
-            threads.append(threading.Thread(target=_receive, args=(receiver, received, number), daemon=True))
+        for number, stream in enumerate(streams):
+            listener = _in_namespace(stream.dst, partial(_listen, stream, PORT + number))
+            listeners.append(listener)
+            for _ in range(stream.connections):
+                sender = _in_namespace(stream.src, _client)
+                sender.connect((stream.address, PORT + number))
+                receiver, _ = listener.accept()
+                receiver.settimeout(DEADLINE_S)
+                threads.append(threading.Thread(target=_send, args=(sender, stop), daemon=True))
+                threads.append(threading.Thread(target=_receive, args=(receiver, received, number), daemon=True))
         for thread in threads:
             thread.start()
-        time.sleep(SETTLE_S)
-        first, began = sum(received), time.monotonic()
+        time.sleep(settle_s)
+        first, began = list(received), time.monotonic()
         time.sleep(seconds)
-        last, ended = sum(received), time.monotonic()
+        last, ended = list(received), time.monotonic()
     except OSError as error:
-        raise HarmonicsError(f"no TCP connection from {src} to {dst} over the fabric: {error}") from None
+        raise HarmonicsError(f"no TCP connection over the fabric: {error}") from None
     finally:
         stop.set()
-        listener.close()
+        for listener in listeners:
+            listener.close()
         for thread in threads:
             thread.join(timeout=DEADLINE_S)
-    return (last - first) * 8 / (ended - began)
+    return [(after - before) * 8 / (ended - began) for before, after in zip(first, last, strict=True)]
 
 
 def _in_namespace(host: str, make: Callable[[], T]) -> T:
@@ -113,11 +137,11 @@ def _client() -> socket.socket:
     return client
 
 
-def _listen(address: str) -> socket.socket:
+def _listen(stream: Stream, port: int) -> socket.socket:
     listener = _client()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((address, PORT))
-    listener.listen(CONNECTIONS)
+    listener.bind((stream.address, port))
+    listener.listen(stream.connections)
     return listener
 
 
@@ -141,4 +165,5 @@ def _receive(receiver: socket.socket, received: list[int], number: int) -> None:
                 return
             if not count:
                 return
-            received[number] += count
+            with counting:
+                received[number] += count
