@@ -39,8 +39,8 @@ DEADLINE_S = 120.0
 def command(as_json: bool) -> None:
     """Measure links across two racks with plain TCP. Needs root.
 
-    goodput: one link, four connections, the median of five tries. bands: eight flows, one a level; the top one's share. opposed: two jobs of
-    unequal level, one each way; each one's share. Shares are of what headers leave of the rate.
+    goodput: one link, four connections, the median of five tries. bands: eight flows, one a level; each one's share.
+    opposed: two jobs of unequal level, one each way. Shares are of what headers leave of the rate.
     """
     rows = [measure("goodput", rate) for rate in GOODPUT_RATES]
     rows += [measure("bands", rate) for rate in BAND_RATES]
