@@ -17,7 +17,6 @@ from harmonics_emu.emulate.capacity import Stream, measure_goodput, measure_stre
 from harmonics_emu.emulate.control import network_state
 from harmonics_emu.emulate.network import namespace_of
 from harmonics_emu.emulate.sandbox import enter_sandbox, python_command, start_sandbox
-from harmonics_emu.emulate.testbed import raise_testbed
 from harmonics_emu.errors import RunFailed
 from harmonics_emu.schedulers.interface import JobPlan, Plan
 from topologies.addressing import job_interface
@@ -64,6 +63,8 @@ def measure(kind: str, mbit: int) -> dict[str, Any]:
 
 def _inside(kind: str, rate_bps: int, logs: Path) -> list[float]:
     """Process 1 of a sandbox: the fabric, the jobs' levels in force, and the shares of the streams."""
+    from harmonics_emu.emulate.testbed import raise_testbed
+
     enter_sandbox(keep=[logs])
     count = {"goodput": 1, "bands": LEVELS, "opposed": 2}[kind]
     fabric = rack_spine(2, count, 1, host_rate_bps=rate_bps, uplink_rate_bps=rate_bps)
