@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Collection
 from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 import click
 
@@ -15,15 +18,23 @@ HELPERS = {"main", "output", "progress"}
 
 
 class CommandFiles(click.Group):
-    """Each module of this package is one command, held in its `command`; a module's import is put off until used."""
+    """Each module of a package is one command, held in its `command`; a module's import is put off until used.
+
+    helpers: modules of the package that are no commands.
+    """
+
+    def __init__(self, *args: Any, package: ModuleType, helpers: Collection[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._package, self._helpers = package, helpers
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(module.name for module in pkgutil.iter_modules(cli.__path__) if module.name not in HELPERS)
+        modules = pkgutil.iter_modules(self._package.__path__)
+        return sorted(module.name for module in modules if module.name not in self._helpers)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in self.list_commands(ctx):
             return None
-        command: click.Command = import_module(f"harmonics_emu.cli.{name}").command
+        command: click.Command = import_module(f"{self._package.__name__}.{name}").command
         return command
 
     def invoke(self, ctx: click.Context) -> object:
@@ -34,7 +45,7 @@ class CommandFiles(click.Group):
             ctx.exit(error.exit_code)
 
 
-@click.group(cls=CommandFiles, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandFiles, package=cli, helpers=HELPERS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(harmonics_emu.__version__, prog_name="harmonics-emu")
 def main() -> None:
     """See how training jobs that share a network get in each other's way, and what schedulers do about it."""

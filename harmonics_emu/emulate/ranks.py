@@ -6,7 +6,6 @@ import contextlib
 import queue
 import subprocess
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,16 +166,6 @@ class Launcher:
 
 def background_name(index: int) -> str:
     return f"background flow {index}"
-
-
-def wait_for(page_ready: list[tuple[str, JobPage]], state: int, timeout_s: float) -> list[str]:
-    """Names of jobs that have not come as far as `state` within `timeout_s`; empty when all have."""
-    deadline = time.monotonic() + timeout_s
-    waiting = list(page_ready)
-    while waiting and time.monotonic() < deadline:
-        waiting = [(name, page) for name, page in waiting if not page.all_at_least(state)]  # type: ignore[arg-type]
-        time.sleep(0.005)
-    return [name for name, _ in waiting]
 
 
 def _program(job: Job, directory: str) -> Program:

@@ -240,6 +240,30 @@ def test_a_killed_rank_ends_its_job_soon_and_not_the_other(tmp_path):
     assert "SIGKILL" in next(error for status, error in statuses.values() if status == "failed")
 
 
+@pytest.mark.sandboxed(deadline_s=90)
+def test_jobs_leave_a_link_that_goes_down_and_background_traffic_keeps_its_rate(tmp_path):
+    scenario = tmp_path / "events.yaml"
+    scenario.write_text(
+        "name: events\n"
+        "fabric: {kind: rack-spine, racks: 2, hosts_per_rack: 2, spines: 2, host_rate: 100Mbit, uplink_rate: 50Mbit}\n"
+        "jobs: [{name: one, gradients: 100kB, workers: 4, compute: {iteration: 30ms}, iterations: 120}]\n"
+        "background: [{from: r0h0, to: r0h1, rate: 10Mbit}]\n"
+        "events: [{at: 1s, link: leaf0-spine0, action: down}, {at: 3s, link: leaf0-spine0, action: up}]\n"
+    )
+    out = tmp_path / "run"
+    done = harmonics("run", str(scenario), "--out", str(out))
+    assert done.returncode in (0, 3), done.stderr
+    (job,) = json.loads((out / "result.json").read_text())["jobs"]
+    assert job["status"] == "done"
+    assert "leaf0-spine0 down at 1.0 s" in done.stderr
+    rows = list(csv.DictReader((out / "links.csv").open()))
+    down = [int(r["bytes"]) for r in rows if r["link"] == "leaf0>spine0" and 1.5 < float(r["time_s"]) < 2.9]
+    assert down[0] == down[-1], "the link that was down carried something"
+    seen = [(float(r["time_s"]), int(r["bytes"])) for r in rows if r["link"] == "leaf0>r0h1"]
+    rate = (seen[-1][1] - seen[2][1]) * 8 / (seen[-1][0] - seen[2][0])
+    assert rate > 9e6, "the background flow alone has 10 Mbit/s"
+
+
 @pytest.mark.sandboxed(deadline_s=120)
 def test_two_runs_at_once_do_not_meet(small, tmp_path, foreign_things):
     runs = [start("run", small, "--out", str(tmp_path / f"run{number}")) for number in range(2)]
