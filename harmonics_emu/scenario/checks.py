@@ -42,6 +42,9 @@ def check(sections: ScenarioFile) -> Checked:
     complaints: list[Complaint] = []
     fabric = _build_fabric(sections, complaints)
     complaints.extend(_check_names(sections))
+    if sections.worst_case and sections.offsets:
+        what = "given, but worst_case says that jobs start in step"
+        complaints.append(Complaint(("offsets",), what, "remove one of the two"))
     for index, job in enumerate(sections.jobs or ()):
         if job is not None:
             complaints.extend(_check_job(("jobs", index), job))

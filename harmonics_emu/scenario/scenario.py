@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -82,12 +83,15 @@ class Scenario:
         return self.file.fabric.build()
 
     def jobs(self) -> tuple[Job, ...]:
-        """The jobs with emulated bytes, in the order of the file."""
+        """The jobs with emulated bytes and their offsets drawn, in the order of the file."""
         return self._jobs
 
     @cached_property
     def _jobs(self) -> tuple[Job, ...]:
-        return tuple(_job(index, section, self.scale) for index, section in enumerate(self.file.jobs))
+        return tuple(
+            _job(index, section, self.scale, start_s)
+            for index, (section, start_s) in enumerate(zip(self.file.jobs, _starts(self.file), strict=True))
+        )
 
     def background(self) -> tuple[Background, ...]:
         return tuple(Background(flow.src, flow.dst, flow.rate) for flow in self.file.background)
@@ -125,7 +129,7 @@ class Scenario:
         for section in self.file.jobs:
             if section.name == job:
                 only = _shortened(section, iterations).model_copy(update={"start": 0.0})
-                return self._with(jobs=(only,), background=(), events=(), capture=())
+                return self._with(jobs=(only,), background=(), events=(), capture=(), offsets=0.0)
         raise KeyError(job)
 
     def resolved_yaml(self) -> str:
@@ -164,7 +168,27 @@ def _shortened(job: JobSection, iterations: int | None) -> JobSection:
     return job.model_copy(update={"iterations": iterations, "warmup": min(job.warmup, iterations - 1)})
 
 
-def _job(index: int, section: JobSection, scale: Fraction) -> Job:
+def _starts(file: ScenarioFile) -> list[float]:
+    """Submission of each job: its `start` and an offset drawn from the seed and its name.
+
+    The jobs with the earliest `start` are moved together so that one of them comes just then: runs begin with a job.
+    """
+    offsets = [file.offsets * _drawn(file.seed, job.name) for job in file.jobs]
+    first = min(job.start for job in file.jobs)
+    least = min(offset for job, offset in zip(file.jobs, offsets, strict=True) if job.start == first)
+    return [
+        job.start + (offset - least if job.start == first else offset)
+        for job, offset in zip(file.jobs, offsets, strict=True)
+    ]
+
+
+def _drawn(seed: int, job: str) -> float:
+    """A number from 0 to below 1."""
+    digest = hashlib.blake2b(f"offset\0{seed}\0{job}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def _job(index: int, section: JobSection, scale: Fraction, start_s: float) -> Job:
     command = section.program.command if isinstance(section.program, CommandSection) else ()
     return Job(
         name=section.name,
@@ -178,7 +202,7 @@ def _job(index: int, section: JobSection, scale: Fraction) -> Job:
         bucket_bytes=tuple(_scaled(size, scale) for size in _real_buckets(section)),
         model=section.model,
         warmup=0 if command else section.warmup,
-        start_s=section.start,
+        start_s=start_s,
         weight=section.weight,
         level=section.priority,
         command=command,

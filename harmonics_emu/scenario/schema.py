@@ -93,7 +93,7 @@ class JobSection(Section):
     warmup: Annotated[StrictInt, Field(ge=0)] = 1
     """First iterations that are left out of statistics."""
     start: Time = 0.0
-    """When the job is submitted, after time zero."""
+    """When the job is submitted, after time zero; `offsets` comes on top."""
     weight: Annotated[StrictFloat, Field(gt=0, le=10**6)] = 1.0
     """The tenant's weight in the schedulers' objective."""
     priority: Annotated[StrictInt, Field(ge=0, lt=LEVELS)] | None = None
@@ -159,8 +159,10 @@ class ScenarioFile(Section):
     capture: tuple[StrictStr, ...] = ()
     """Cables or links whose packets are recorded."""
     events: tuple[EventSection, ...] = ()
+    offsets: Time = 0.0
+    """How far apart jobs come: each up to this later than its `start`, drawn by seed; one of the first is on time."""
     seed: Annotated[StrictInt, Field(ge=0, lt=MAX_SEED)] = 0
-    """Draws hashed paths and compute jitter."""
+    """Draws hashed paths, offsets and compute jitter."""
     worst_case: StrictBool = False
     """Says that jobs are started in step on purpose."""
 
