@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmonics_emu.errors import UsageError
-from harmonics_emu.scenario import Scenario, ScenarioError, builtin_names, load_scenario, parse_scenario
+from harmonics_emu.scenario import Scenario, ScenarioError, load_scenario, parse_scenario
 from harmonics_emu.scenario.estimate import estimate_alone
 from topologies.rack_spine import rack_spine
 from workloads.job import Background, LinkEvent
@@ -222,7 +222,7 @@ ALONE = {
 """Seconds of communication and duty cycle, by hand: 1.5 times the gradients over an uplink, compute from the trace."""
 
 
-@pytest.mark.parametrize("name", builtin_names())
+@pytest.mark.parametrize("name", sorted(ALONE))
 def test_built_in_scenarios(name: str) -> None:
     loaded = load_scenario(name)
     assert loaded.name == name
@@ -235,3 +235,37 @@ def test_built_in_scenarios(name: str) -> None:
         assert alone.bottleneck is not None
         assert "spine" in alone.bottleneck
         assert {fabric.rack_of[host] for host in job.hosts} == set(range(len(fabric.leaves)))
+
+
+def offset_jobs(*starts: str) -> list[dict[str, Any]]:
+    job = {"gradients": "1MB", "compute": {"iteration": "100ms"}, "workers": 1, "iterations": 9}
+    return [job | {"name": f"job{index}", "start": start} for index, start in enumerate(starts)]
+
+
+@given(st.integers(0, 10**6), st.lists(st.sampled_from(["0s", "2s", "5s"]), min_size=1, max_size=4))
+@settings(max_examples=50, deadline=None)
+def test_offsets_are_drawn_by_seed(seed: int, starts: list[str]) -> None:
+    loaded = scenario(jobs=offset_jobs(*starts), offsets="1.5s", seed=seed)
+    wanted = [float(start[:-1]) for start in starts]
+    found = [job.start_s for job in loaded.jobs()]
+    assert all(start <= drawn < start + 1.5 for start, drawn in zip(wanted, found, strict=True))
+    assert min(found) == min(wanted)
+    assert parse_scenario(loaded.resolved_yaml().encode(), "resolved.yaml").jobs() == loaded.jobs()
+    again = loaded.with_seed(seed + 1).with_seed(seed)
+    assert again.jobs() == loaded.jobs()
+    assert loaded.alone(loaded.jobs()[-1].name).jobs()[0].start_s == 0
+
+
+def test_another_seed_draws_other_offsets() -> None:
+    loaded = scenario(jobs=offset_jobs("0s", "0s"), offsets="1s")
+    starts = [[job.start_s for job in loaded.with_seed(seed).jobs()] for seed in range(400)]
+    gaps = [second - first for first, second in starts]
+    assert len(set(gaps)) == 400
+    assert abs(sum(gaps) / 400) < 0.1
+    assert {0.0} == {job.start_s for job in scenario(jobs=offset_jobs("0s", "0s")).jobs()}
+
+
+def test_offsets_contradict_a_worst_case() -> None:
+    with pytest.raises(ScenarioError, match="offsets: given, but worst_case says that jobs start in step"):
+        scenario(offsets="1s", worst_case=True)
+    assert scenario(offsets="0s", worst_case=True).worst_case
