@@ -21,6 +21,8 @@ class Job:
         is ready at compute_s * (1 - overlap), the last at compute_s. 0 means communication follows compute.
     compute_cv: coefficient of variation of log-normal compute jitter, drawn by seed; 0 means none.
     bucket_bytes: bytes of each gradient bucket, in the order in which they become ready.
+    collective: name in workloads.collectives.COLLECTIVES. servers: for a parameter server, how many of the first ranks
+        are servers. stages: for a pipeline, its stages; None for one a rank.
     start_s: submission, seconds after time zero.
     level: priority level that the scenario asks for (0 first .. 7), None where it asks for none.
     """
@@ -42,6 +44,8 @@ class Job:
     level: int | None = None
     command: tuple[str, ...] = ()
     timeout_s: float = 60.0
+    servers: int = 1
+    stages: int | None = None
 
     @property
     def ranks(self) -> int:

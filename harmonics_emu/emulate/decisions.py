@@ -14,7 +14,7 @@ from harmonics_emu.errors import RunFailed
 from harmonics_emu.records import Decision
 from harmonics_emu.schedulers.interface import JobPlan, JobState, Plan, Policy, Snapshot
 from topologies.fabric import Fabric
-from workloads.collectives import ring_all_reduce
+from workloads.collectives import job_transfers
 from workloads.job import Background, Job
 
 INSTALL_TIMEOUT_S = 20.0
@@ -46,7 +46,7 @@ class Decider:
         snapshot = Snapshot(
             time_s=time_s,
             fabric=self.fabric,
-            jobs=tuple(_state(job, iterations_done.get(job.name, 0)) for job in active),
+            jobs=tuple(_state(job, self.fabric, iterations_done.get(job.name, 0)) for job in active),
             seed=self.seed,
             background=tuple(self.background),
             links_down=self.links_down,
@@ -104,10 +104,10 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
     return {"policy": plan.policy, "jobs": jobs, "facts": dict(plan.facts)}
 
 
-def _state(job: Job, iterations_done: int) -> JobState:
+def _state(job: Job, fabric: Fabric, iterations_done: int) -> JobState:
     return JobState(
         job=job,
-        transfers=ring_all_reduce(job.hosts, job.bytes),
+        transfers=job_transfers(job, fabric.rack_of),
         compute_s=job.compute_s,
         iterations_done=iterations_done,
     )

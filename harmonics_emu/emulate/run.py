@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from harmonics_emu.results.ownership import Owner
 from harmonics_emu.results.run_directory import make_subdirectory, write_file
 from harmonics_emu.results.schema import Isolated, Result, read_result
 from harmonics_emu.scenario import Scenario
+from workloads.collectives import RING_ALL_REDUCE
+from workloads.job import Job
 
 SILENCE_S = 90.0
 """The run inside reports at least every second; so long a silence means that it hangs."""
@@ -58,6 +60,7 @@ def emulate(
         raise UsageError(
             f"job {commands[0]!r} runs a command of the scenario's own; read it, then allow it with --allow-commands"
         )
+    refuse_what_is_simulated_only(scenario.jobs())
     logs = make_subdirectory(directory, "logs", owner)
     write_file(directory, "scenario.yaml", scenario.resolved_yaml().encode(), owner)
     request = RunRequest(
@@ -74,6 +77,16 @@ def emulate(
         failure = UsageError if finished.exit_code == UsageError.exit_code else RunFailed
         raise failure(finished.error)
     return EmulatedRun(read_result(directory / "result.json"), finished.exit_code)
+
+
+def refuse_what_is_simulated_only(jobs: Sequence[Job]) -> None:
+    """UsageError for a job whose collective the ranks' programs don't have."""
+    for job in jobs:
+        if job.collective != RING_ALL_REDUCE:
+            raise UsageError(
+                f"job {job.name!r} asks for collective {job.collective}, which only the simulator has: "
+                f"on the emulator, gloo all-reduces in a ring ({RING_ALL_REDUCE})"
+            )
 
 
 def _supervise(request: RunRequest, log: Path, on_event: Callable[[Event], None]) -> Finished:

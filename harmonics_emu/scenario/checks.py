@@ -13,6 +13,8 @@ from harmonics_emu.scenario.placement import NoRoom, Placer
 from harmonics_emu.scenario.problems import MAX_SHOWN, Location, did_you_mean, shown
 from harmonics_emu.scenario.schema import CommandSection, JobSection, ScenarioFile
 from topologies.fabric import Fabric
+from workloads.collectives import PARAMETER_SERVER, PIPELINE, RING_ALL_REDUCE, rank_transfers
+from workloads.job import Job
 from workloads.models import find_model
 
 MAX_RANKS = 200_000
@@ -52,6 +54,7 @@ def check(sections: ScenarioFile) -> Checked:
     if fabric is not None:
         names = _Names(fabric)
         hosts = _place_jobs(sections, names, complaints)
+        complaints.extend(_check_collectives(sections, fabric, hosts))
         complaints.extend(_check_traffic(sections, names))
     return Checked(tuple(complaints), fabric, hosts)
 
@@ -81,6 +84,7 @@ def _check_names(sections: ScenarioFile) -> Iterator[Complaint]:
 def _check_job(at: Location, job: JobSection) -> Iterator[Complaint]:
     yield from _check_payload(at, job)
     yield from _check_compute(at, job)
+    yield from _check_collective(at, job)
     if "workers" not in job.model_fields_set and isinstance(job.placement, str):
         yield Complaint((*at, "workers"), "missing", "say how many, as workers: 4, or list the hosts in placement")
     if job.program == "allreduce" and (job.workers == 1 or (job.workers is None and len(job.placement or "  ") == 1)):
@@ -123,6 +127,43 @@ def _check_compute(at: Location, job: JobSection) -> Iterator[Complaint]:
     elif job.program == "ddp" and not written and not times:
         what = "has no iteration time, and the catalogue has none"
         yield Complaint((*at, "compute"), what, "give it, as compute: {iteration: 75ms}")
+
+
+def _check_collective(at: Location, job: JobSection) -> Iterator[Complaint]:
+    """Only ddp has a choice of collectives, and only some of them have servers or stages."""
+    if job.collective not in (None, RING_ALL_REDUCE) and job.program not in (None, "ddp"):
+        yield Complaint((*at, "collective"), "only for program ddp", "remove it")
+    for key, given, collective in (
+        ("servers", job.servers, PARAMETER_SERVER),
+        ("stages", job.stages, PIPELINE),
+    ):
+        if given is not None and job.collective not in (None, collective):
+            yield Complaint((*at, key), f"only for collective {collective}", "remove it, or change the collective")
+
+
+def _check_collectives(
+    sections: ScenarioFile, fabric: Fabric, hosts: tuple[tuple[str, ...], ...]
+) -> Iterator[Complaint]:
+    """A job's collective must be able to join its ranks where they are placed. A ring always is."""
+    for index, (job, placed) in enumerate(zip(sections.jobs or (), hosts, strict=False)):
+        if job is None or not placed or job.collective in (None, RING_ALL_REDUCE):
+            continue
+        if isinstance(job.placement, tuple) and len(placed) < len(job.placement):
+            continue  # hosts that are unknown have their complaints
+        ranks = Job(
+            name=str(job.name),
+            index=index,
+            program="ddp",
+            hosts=placed,
+            iterations=1,
+            collective=job.collective,
+            servers=job.servers or 1,
+            stages=job.stages,
+        )
+        try:
+            rank_transfers(ranks, fabric.rack_of)
+        except ValueError as error:
+            yield Complaint(("jobs", index, "collective"), str(error), "change the ranks or the collective")
 
 
 def _place_jobs(sections: ScenarioFile, names: _Names, complaints: list[Complaint]) -> tuple[tuple[str, ...], ...]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from topologies.fabric import Fabric
-from workloads.collectives import ring_all_reduce
+from workloads.collectives import rank_transfers
 from workloads.job import Job
 
 
@@ -26,18 +26,28 @@ class Alone:
 
 
 def estimate_alone(fabric: Fabric, job: Job) -> Alone:
-    """The estimate for ring all-reduces; each pair of hosts takes the path that is least loaded when its turn comes."""
+    """The estimate, phases of a collective overlapping; each pair of hosts takes the path that is least loaded when its
+    turn comes.
+    """
+    between: defaultdict[tuple[str, str], float] = defaultdict(float)
+    inside: defaultdict[str, float] = defaultdict(float)
+    for (sender, receiver), size in rank_transfers(job, fabric.rack_of).items():
+        src, dst = job.hosts[sender], job.hosts[receiver]
+        if src == dst:
+            inside[src] += size
+        else:
+            between[src, dst] += size
     seconds: defaultdict[str, float] = defaultdict(float)
-    for (src, dst), size in ring_all_reduce(job.hosts, 1.0).items():
+    for (src, dst), size in between.items():
         options = fabric.paths(src, dst)
         path = min(options, key=lambda path: max(seconds[link] for link in path))
         for link in path:
             seconds[link] += 8 * size / fabric.links[link].rate_bps
     bottleneck = max(seconds, key=seconds.__getitem__, default=None)
     per_byte = seconds[bottleneck] if bottleneck is not None else 0.0
-    if fabric.intra_host_bps is not None and len(set(job.hosts)) < job.ranks:
-        inside = 2 * (job.ranks - 1) / job.ranks * 8 / fabric.intra_host_bps
-        bottleneck, per_byte = (bottleneck, per_byte) if per_byte >= inside else (None, inside)
+    if fabric.intra_host_bps is not None and inside:
+        within = 8 * max(inside.values()) / fabric.intra_host_bps
+        bottleneck, per_byte = (bottleneck, per_byte) if per_byte >= within else (None, within)
     communication = job.bytes * per_byte
     iteration = _iteration(job, per_byte)
     return Alone(communication, iteration, communication / iteration if iteration else 0.0, bottleneck)

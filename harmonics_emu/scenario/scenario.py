@@ -200,6 +200,7 @@ def _job(index: int, section: JobSection, scale: Fraction, start_s: float) -> Jo
         overlap=section.compute.overlap,
         compute_cv=section.compute.jitter,
         bucket_bytes=tuple(_scaled(size, scale) for size in _real_buckets(section)),
+        collective=section.collective,
         model=section.model,
         warmup=0 if command else section.warmup,
         start_s=start_s,
@@ -207,6 +208,8 @@ def _job(index: int, section: JobSection, scale: Fraction, start_s: float) -> Jo
         level=section.priority,
         command=command,
         timeout_s=section.timeout,
+        servers=section.servers or 1,
+        stages=section.stages,
     )
 
 

@@ -67,6 +67,19 @@ Program = Annotated[
     Annotated[Literal["ddp", "allreduce"], Tag("name")] | Annotated[CommandSection, Tag("mapping")],
     Discriminator(lambda value: "mapping" if written_kind(value) == "mapping" else "name"),
 ]
+Collective = Literal[
+    "ring-all-reduce",
+    "halving-doubling-all-reduce",
+    "tree-all-reduce",
+    "hierarchical-all-reduce",
+    "reduce-scatter",
+    "all-gather",
+    "all-to-all",
+    "broadcast",
+    "parameter-server",
+    "pipeline",
+]
+"""The names in workloads.collectives.COLLECTIVES."""
 
 
 class JobSection(Section):
@@ -85,6 +98,13 @@ class JobSection(Section):
     """spread: over all racks evenly; packed: over as few racks as possible; or the host of each rank."""
     program: Program = "ddp"
     """ddp: gradients in buckets, as DistributedDataParallel; allreduce: a sweep of sizes; or {command: [...]}."""
+    collective: Collective = "ring-all-reduce"
+    """What ddp's ranks do with each bucket; the emulator has ring-all-reduce only. For pipeline, the gradients are the
+    activations that a rank hands on."""
+    servers: Count | None = None
+    """For collective parameter-server: how many of the first ranks are servers; one where it is left out."""
+    stages: Count | None = None
+    """For collective pipeline: into how many stages of equally many ranks they are cut; one a rank where left out."""
     compute: ComputeSection = ComputeSection()
     gpu: Text | None = None
     """Which of the catalogue's compute times to take, instead of compute.iteration."""

@@ -16,16 +16,16 @@ from harmonics_emu.simulate.kernel.loop import ABSENT, DONE, WAITING, Jobs, Prog
 from harmonics_emu.simulate.kernel.queue import EventQueue
 from harmonics_emu.simulate.kernel.sharing import Floats
 from topologies.fabric import Fabric, Path
-from workloads.collectives import ring_all_reduce
+from workloads.collectives import job_transfers
 from workloads.job import LEVELS, Job
 
 
 class Observer:
     """Turns the engine's arrays into the JobStates of a snapshot; remembers what was measured last."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[Job], fabric: Fabric) -> None:
         self._specs = jobs
-        self._transfers = [ring_all_reduce(job.hosts, job.bytes) for job in jobs]
+        self._transfers = [job_transfers(job, fabric.rack_of) for job in jobs]
         self._measured: list[tuple[float, float | None]] = [(job.compute_s, None) for job in jobs]
 
     def look(

@@ -121,7 +121,7 @@ class Simulation:
         self._counters = LinkCounters(options.sample_s)
         self._carried = np.empty(0)
         self._counted = np.zeros(len(entities))
-        self._observer = Observer(jobs)
+        self._observer = Observer(jobs, fabric)
         self._plan = Plan(policy=policy.name)
         self._decisions: list[Decision] = []
         self._layout = self._network.lay_out(self._plan)

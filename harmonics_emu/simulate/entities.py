@@ -1,7 +1,15 @@
 """What moves through the network: flows, and the entities that the engine gives rates to.
 
-An entity is one flow, or all flows of a job's collective at one pace. In a ring all ranks move at one pace, because
-each waits for the one before it; so one entity a collective is both faster and nearer to the truth.
+An entity is one flow, or all flows of a job's collective at one pace: they begin and end together, each with its own
+share of the bytes. In a ring all ranks do move at one pace, because each waits for the one before it; so one entity a
+collective is both faster and nearer to the truth. For other collectives it approximates in two ways:
+
+- Phases are taken to overlap, as chunks make them do in a tree, a pipeline or a well-cut parameter server. Where they
+  really follow one another (halving and doubling; within racks, then across) a collective takes the sum of its
+  phases' times, each that of the phase's slowest link; here, only that of the link which is slowest over all phases.
+- Flows that don't wait for one another (all-to-all, push and pull) would take max-min shares each, and those that
+  end early would leave theirs to the rest. At one pace the unequal ones wait for the slowest, and the whole counts on
+  the link that it fills first as its number of flows there, from beginning to end. Granularity 'flow' has them apart.
 """
 
 from __future__ import annotations
@@ -12,11 +20,10 @@ from typing import Literal
 
 from harmonics_emu.errors import UsageError
 from topologies.fabric import Fabric
-from workloads.collectives import ring_all_reduce
+from workloads.collectives import rank_transfers
 from workloads.job import DEFAULT_LEVEL, Background, Job
 
 Granularity = Literal["collective", "flow"]
-COLLECTIVES = {"ring-all-reduce": ring_all_reduce}
 BACKGROUND = "background"
 """The name under which background flows have their path hashed, the same as on the emulator."""
 
@@ -47,16 +54,15 @@ class Entity:
 def job_flows(job: Job, fabric: Fabric) -> tuple[Flow, ...]:
     """The flows of one iteration's collective that take time: those between hosts, and inside hosts that have a link.
 
-    UsageError for a collective that the simulator does not know.
+    UsageError for a collective that there is not, or that can't join the job's ranks.
     """
-    if job.collective not in COLLECTIVES:
-        known = ", ".join(sorted(COLLECTIVES))
-        raise UsageError(f"job {job.name}: collective {job.collective!r} can't be simulated; those that can: {known}")
+    try:
+        between_ranks = rank_transfers(job, fabric.rack_of)
+    except ValueError as error:
+        raise UsageError(f"job {job.name}: {error}") from None
     if job.bytes == 0:
         return ()
-    # Ranks stand in for hosts, so that two ranks of one host are told apart.
-    between_ranks = COLLECTIVES[job.collective](tuple(map(str, range(job.ranks))), 1.0)
-    flows = (Flow(job.hosts[int(src)], job.hosts[int(dst)], share) for (src, dst), share in between_ranks.items())
+    flows = (Flow(job.hosts[src], job.hosts[dst], share) for (src, dst), share in between_ranks.items())
     return tuple(flow for flow in flows if flow.src != flow.dst or fabric.intra_host_bps is not None)
 
 

@@ -300,7 +300,7 @@ def test_link_counters_thin_out_and_stay_exact() -> None:
         ({"hosts": ()}, "no ranks"),
         ({"iterations": 0}, "0 iterations"),
         ({"iterations": 10**9}, "at most 40,000,000"),
-        ({"collective": "gossip"}, "'gossip' can't be simulated"),
+        ({"collective": "gossip"}, "no collective 'gossip'"),
     ],
 )
 def test_jobs_that_can_not_be_simulated(changes: dict[str, Any], complaint: str) -> None:
