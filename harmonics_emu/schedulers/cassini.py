@@ -1,0 +1,242 @@
+"""cassini: start times that interleave jobs on the links they share, after CASSINI (Rajasekaran et al., NSDI 2024).
+
+Each job is an arc on a circle; on each link the circles of its jobs are rotated until their demands fit; the affinity
+graph makes one time-shift a job of the rotations on all links. Paths, levels and rates stay as under fair sharing.
+docs/schedulers/cassini.md tells what of this the paper's abstract says, what is reconstructed, and what is our choice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harmonics_emu.errors import UsageError
+from harmonics_emu.scenario.quantities import parse_positive_time
+from harmonics_emu.schedulers.affinity_graph import LinkVertex, break_loops, contended_links, trees, unique_shifts
+from harmonics_emu.schedulers.interface import FunctionPolicy, JobPlan, Plan, Snapshot
+from harmonics_emu.schedulers.job_rhythm import Rhythm, capacities_beside_background, rhythms
+from harmonics_emu.schedulers.unified_circle import (
+    Arc,
+    Rotations,
+    angles_for,
+    best_rotations,
+    sample,
+    score,
+    unify,
+)
+
+COMPATIBLE = 0.98
+"""Jobs on a link are compatible from this score on: what does not fit is at most 2 % of what the link carries."""
+DRIFT = 0.05
+"""A running job is re-timed when it is off its phase by more than this fraction of its period."""
+MAX_STARTS = 1000
+EPOCHS_AHEAD = 2
+"""With an epoch, start times reach this many epochs ahead, so that a late re-plan finds jobs still held."""
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class LinkFit:
+    """The best rotations on one link vertex, beside how its jobs fit if nobody is delayed. shifts_s: by job."""
+
+    vertex: LinkVertex
+    found: Rotations
+    present: float
+    shifts_s: Mapping[str, float]
+
+    @property
+    def gain(self) -> float:
+        return self.found.score - self.present
+
+
+@dataclass(frozen=True)
+class TreePlan:
+    """Jobs that shared links join, with the delay of each one's next collective.
+
+    periods_s: the pace at which they are held from then on; None where they are not held.
+    """
+
+    fits: tuple[LinkFit, ...]
+    perimeter_s: float
+    stretch: float
+    delays_s: Mapping[str, float]
+    periods_s: Mapping[str, float] | None
+
+
+def plan_cassini(snapshot: Snapshot) -> Plan:
+    """Start times for all jobs that share a link which they overfill; the others are not gated.
+
+    The only option is `epoch`, the engine's interval between plans. UsageError for any other.
+    """
+    epoch_s = _epoch_s(snapshot.options)
+    capacity = capacities_beside_background(snapshot)
+    jobs = rhythms(snapshot, capacity)
+    demand: dict[str, dict[str, float]] = {}
+    for name, job in jobs.items():
+        for link, rate in job.demand.items():
+            demand.setdefault(link, {})[name] = rate
+    vertices = contended_links(demand, capacity, {name: job.duty for name, job in jobs.items()})
+    kept, dropped = break_loops(vertices)
+    planned = [_plan_tree(tree, jobs, snapshot, epoch_s) for tree in trees(kept)]
+    plans = {
+        name: JobPlan(starts_s=_starts(jobs[name], delay_s, tree.periods_s, epoch_s))
+        for tree in planned
+        for name, delay_s in tree.delays_s.items()
+    }
+    return Plan(policy="cassini", jobs=plans, facts=_facts(planned, dropped))
+
+
+def _plan_tree(
+    tree: Sequence[LinkVertex], every: Mapping[str, Rhythm], snapshot: Snapshot, epoch_s: float | None
+) -> TreePlan:
+    jobs = {name: every[name] for vertex in tree for name in vertex.jobs}
+    circle = unify([job.period_s for job in jobs.values()])
+    repeats = dict(zip(jobs, circle.repeats.tolist(), strict=True))
+    periods_s = {name: circle.perimeter_s / count for name, count in repeats.items()}
+    fits = [_fit(vertex, jobs, repeats, circle.perimeter_s, snapshot) for vertex in tree]
+    shifts_s = unique_shifts(tree, [fit.shifts_s for fit in fits], periods_s)
+    delays_s = _least_delays(jobs, shifts_s, periods_s)
+    held = circle.exact and all(fit.found.score >= COMPATIBLE for fit in fits)
+    # Jobs that fit stay apart for the rest of their run; others drift until the next plan.
+    ahead_s = max(job.period_s * _iterations_left(job) for job in jobs.values())
+    if epoch_s is not None and not held:
+        ahead_s = min(ahead_s, epoch_s)
+    if 2 * sum(fit.gain for fit in fits) * ahead_s <= sum(delays_s.values()):
+        # What does not fit makes two jobs wait at least. If delays cost more than that, nobody is delayed.
+        delays_s = dict.fromkeys(jobs, 0.0)
+        held = circle.exact and all(fit.present >= COMPATIBLE for fit in fits)
+    return TreePlan(tuple(fits), circle.perimeter_s, circle.stretch, delays_s, periods_s if held else None)
+
+
+def _fit(
+    vertex: LinkVertex,
+    jobs: Mapping[str, Rhythm],
+    repeats: Mapping[str, int],
+    perimeter_s: float,
+    snapshot: Snapshot,
+) -> LinkFit:
+    """Rotations of the jobs on one link, on the part of the circle after which they all repeat together."""
+    common = math.gcd(*(repeats[name] for name in vertex.jobs))
+    perimeter_s /= common
+    laps = [repeats[name] // common for name in vertex.jobs]
+    angles = angles_for(laps)
+    demand = np.array(
+        [
+            sample(_arcs(jobs[name], rate), count, perimeter_s, angles)
+            for (name, rate), count in zip(vertex.demand.items(), laps, strict=True)
+        ]
+    )
+    at = [
+        (jobs[name].ready_s - snapshot.time_s) % (perimeter_s / count)
+        for name, count in zip(vertex.jobs, laps, strict=True)
+    ]
+    angle_s = perimeter_s / angles
+    start = [round(own / angle_s) % angles for own in at]
+    found = best_rotations(demand, laps, vertex.capacity, _seed(snapshot.seed, vertex), start)
+    stay = list(found.steps) == start
+    shifts = at if stay else [step * angle_s for step in found.steps]
+    return LinkFit(
+        vertex=vertex,
+        found=found,
+        present=score(demand, start, vertex.capacity),
+        shifts_s=dict(zip(vertex.jobs, shifts, strict=True)),
+    )
+
+
+def _arcs(job: Rhythm, rate: float) -> list[Arc]:
+    return [Arc(arc.start_s, arc.length_s, rate) for arc in job.arcs]
+
+
+def _least_delays(
+    jobs: Mapping[str, Rhythm], shifts_s: Mapping[str, float], periods_s: Mapping[str, float]
+) -> dict[str, float]:
+    """How long each job's next collective must wait to be in phase, with the least waiting in all.
+
+    Only relative shifts count, so the circle is turned to where one of the jobs need not wait. A running job that is
+    off by DRIFT at most is left alone.
+    """
+    ready = np.array([job.ready_s for job in jobs.values()])
+    shift = np.array([shifts_s[name] for name in jobs])
+    period = np.array([periods_s[name] for name in jobs])
+    running = np.array([job.state.iterations_done > 0 for job in jobs.values()])
+    tolerated = np.where(running, DRIFT, ROUNDING) * period
+    wait = ((ready - shift)[:, None] + shift - ready) % period
+    wait[(wait <= tolerated) | (wait >= period - tolerated)] = 0.0
+    return dict(zip(jobs, wait[wait.sum(axis=1).argmin()].tolist(), strict=True))
+
+
+def _starts(
+    job: Rhythm, delay_s: float, periods_s: Mapping[str, float] | None, epoch_s: float | None
+) -> tuple[float, ...]:
+    """Release times: only the first where jobs don't fit anyway, else all that come before the next plan."""
+    first = job.ready_s + delay_s
+    if periods_s is None:
+        return (first,)
+    period_s = periods_s[job.state.job.name]
+    count = min(_iterations_left(job), MAX_STARTS)
+    if epoch_s is not None:
+        count = min(count, math.ceil(EPOCHS_AHEAD * epoch_s / period_s) + 1)
+    return tuple(first + number * period_s for number in range(count))
+
+
+def _iterations_left(job: Rhythm) -> int:
+    return max(job.state.job.iterations - job.state.iterations_done, 1)
+
+
+def _facts(planned: Sequence[TreePlan], dropped: Sequence[LinkVertex]) -> dict[str, Any]:
+    """What goes on record. score: the mean over link vertices, 1 where no link is contended."""
+    scores = [fit.found.score for tree in planned for fit in tree.fits]
+    return {
+        "score": float(np.mean(scores)) if scores else 1.0,
+        "compatible": all(own >= COMPATIBLE for own in scores) and not dropped,
+        "compatible_from": COMPATIBLE,
+        "links": [
+            {
+                "links": list(fit.vertex.links),
+                "jobs": list(fit.vertex.jobs),
+                "score": fit.found.score,
+                "score_without_delays": fit.present,
+                "exact": fit.found.exact,
+            }
+            for tree in planned
+            for fit in tree.fits
+        ],
+        "dropped_links": [{"links": list(vertex.links), "jobs": list(vertex.jobs)} for vertex in dropped],
+        "circles": [
+            {
+                "jobs": list(tree.delays_s),
+                "perimeter_s": tree.perimeter_s,
+                "stretch": tree.stretch,
+                "held": tree.periods_s is not None,
+                "delays_s": list(tree.delays_s.values()),
+            }
+            for tree in planned
+        ],
+    }
+
+
+def _seed(seed: int, vertex: LinkVertex) -> int:
+    text = "\0".join([str(seed), *vertex.links])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def _epoch_s(options: Mapping[str, Any]) -> float | None:
+    unknown = [name for name in options if name != "epoch"]
+    if unknown:
+        raise UsageError(f"policy cassini has no option {unknown[0]!r}; it has: epoch")
+    if "epoch" not in options:
+        return None
+    try:
+        return parse_positive_time(options["epoch"])
+    except ValueError as error:
+        raise UsageError(f"policy.epoch: {error}") from None
+
+
+policy = FunctionPolicy(
+    "cassini", "start times that interleave jobs on shared links (CASSINI, NSDI 2024)", plan_cassini
+)
