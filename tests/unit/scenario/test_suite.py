@@ -10,6 +10,7 @@ from harmonics_emu.scenario import Scenario, builtin_names, load_scenario, parse
 from harmonics_emu.scenario.estimate import estimate_alone
 from harmonics_emu.simulate.entities import job_flows
 from harmonics_emu.simulate.routing import Router
+from workloads.collectives import job_transfers
 
 IN_STEP_UNLABELLED = {"two-tenants", "vision-and-text", "four-tenants"}
 """Short ones for first steps, whose jobs all come at time zero."""
@@ -129,3 +130,19 @@ def test_sixteen_racks_hang_together() -> None:
     for _ in present:
         together = together.union(*(racks for racks in present if racks & together))
     assert together == set(range(16))
+
+
+def test_a_pipeline_loads_its_middle_twice_as_much_as_its_ends() -> None:
+    scenario = load_scenario("pipeline-and-data-parallel")
+    assert [job.collective for job in scenario.jobs()] == ["pipeline", "ring-all-reduce", "ring-all-reduce"]
+    sent = job_transfers(scenario.jobs()[0], scenario.fabric().rack_of)
+    by_rack = [sum(size for (src, _), size in sent.items() if src == f"r{rack}h0") for rack in range(4)]
+    assert by_rack == [by_rack[0], 2 * by_rack[0], 2 * by_rack[0], by_rack[0]]
+
+
+def test_an_all_to_all_joins_all_pairs() -> None:
+    scenario = load_scenario("all-to-all")
+    dlrm = scenario.jobs()[0]
+    assert len(job_transfers(dlrm, scenario.fabric().rack_of)) == 12
+    assert len(dlrm.bucket_bytes) == 1
+    assert duties("all-to-all") == pytest.approx([0.62, 0.28], abs=0.006)

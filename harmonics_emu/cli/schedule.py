@@ -1,0 +1,112 @@
+"""`harmonics-emu schedule`: the plan that a policy makes, and how long it takes to make it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harmonics_emu.cli.output import print_json, print_rich, print_table
+
+if TYPE_CHECKING:
+    from harmonics_emu.planning import FirstPlan
+    from harmonics_emu.schedulers.interface import HostPair
+    from topologies.fabric import Fabric, Path
+
+MAX_FACT = 300
+"""Characters of a fact that the table shows; --json prints all."""
+
+
+@click.command("schedule")
+@click.argument("scenario")
+@click.option("--policy", metavar="P", help="Instead of the scenario's own policy.")
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Instead of the scenario's own seed.")
+@click.option("--solves", type=click.IntRange(1), default=5, show_default=True, help="To time it; fewer if slow.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON, with all paths and start times.")
+def command(scenario: str, policy: str | None, seed: int | None, solves: int, as_json: bool) -> None:
+    """Print the plan that a policy makes for SCENARIO at time zero, and how long that took.
+
+    The plan is for the jobs that come first: those with the earliest `start`, each when its offset says. Nothing runs.
+    No further solve is begun after 2 s.
+    """
+    from harmonics_emu.planning import plan_first
+    from harmonics_emu.scenario import load_scenario
+
+    loaded = load_scenario(scenario)
+    loaded = loaded if seed is None else loaded.with_seed(seed)
+    first = plan_first(loaded, policy=policy, solves=solves)
+    summary = _summary(loaded.name, first)
+    if as_json:
+        print_json(summary)
+    else:
+        _print_plan(summary, first)
+
+
+def _summary(name: str, first: FirstPlan) -> dict[str, Any]:
+    from harmonics_emu.simulate.decisions import plan_values
+
+    times = [decision.solve_s for decision in first.decisions]
+    return {
+        "scenario": name,
+        "policy": first.decisions[0].policy,
+        "seed": first.snapshot.seed,
+        "time_s": first.snapshot.time_s,
+        "jobs": len(first.snapshot.jobs),
+        "solves": len(times),
+        "solve_s": {"median": median(times), "min": min(times), "max": max(times)},
+        "critical_path_s": median(decision.critical_path_s for decision in first.decisions),
+        "fallback": first.decisions[0].fallback,
+        "plan": plan_values(first.plan),
+    }
+
+
+def _print_plan(summary: Mapping[str, Any], first: FirstPlan) -> None:
+    from rich.text import Text
+
+    from harmonics_emu.results.tables import seconds
+    from harmonics_emu.scenario.quantities import format_rate
+
+    solve, shortest, longest = seconds([summary["solve_s"][key] for key in ("median", "min", "max")])
+    solves = "one solve" if summary["solves"] == 1 else f"median of {summary['solves']}, {shortest} to {longest}"
+    head = f"{summary['scenario']} under {summary['policy']}, seed {summary['seed']}: solved in {solve} ({solves})"
+    print_rich(Text(head))
+    if summary["fallback"]:
+        click.echo("The policy fell back to a simpler plan.")
+    rows = []
+    for state in first.snapshot.jobs:
+        plan = first.plan.of(state.job.name)
+        more = f" (of {len(plan.starts_s)})" if plan.starts_s else ""
+        rows.append(
+            (
+                state.job.name,
+                plan.level,
+                _turns(first.snapshot.fabric, state.transfers, plan.paths),
+                f"{plan.starts_s[0]:.4f} s{more}" if plan.starts_s else None,
+                None if plan.rate_bps is None else format_rate(plan.rate_bps),
+            )
+        )
+    print_table(("job", "level", "paths", "first start", "rate"), rows)
+    if first.plan.facts:
+        facts = ((name, _shortened(json.dumps(value, ensure_ascii=False))) for name, value in first.plan.facts.items())
+        print_table(("fact", "value"), facts)
+    print_rich(Text("Level 0 is served first. Paths: topmost switches, where there are several. '-': nothing set."))
+
+
+def _turns(fabric: Fabric, pairs: Iterable[HostPair], paths: Mapping[HostPair, Path]) -> str | None:
+    """The topmost switches on the paths of those pairs that have several: `spine0 x3, spine1`; None if none has."""
+    turns: Counter[str] = Counter()
+    for src, dst in pairs:
+        if len(fabric.paths(src, dst)) > 1:
+            path = paths.get((src, dst))
+            turns["hashed" if path is None else fabric.links[path[len(path) // 2]].src] += 1
+    if turns.keys() == {"hashed"}:
+        return "hashed"
+    return ", ".join(f"{turn} x{count}" if count > 1 else turn for turn, count in sorted(turns.items())) or None
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_FACT else text[: MAX_FACT - 3] + "..."
