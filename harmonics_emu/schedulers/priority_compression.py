@@ -52,17 +52,17 @@ def best_segments(weights: Weights, segments: int) -> tuple[list[int], float]:
     count = len(weights)
     sums = np.zeros((count + 1, count + 1))
     sums[1:, 1:] = weights.cumsum(axis=0).cumsum(axis=1)
-    # gain[j, i]: weight from the first j jobs to those after them up to i, which a cut at j adds; none unless j < i.
-    gain = sums - np.diag(sums)[:, None]
-    gain[np.tril_indices(count + 1)] = -np.inf
+    # gain[i, j]: weight from the first j jobs to those after them up to i, which a cut at j adds; none unless j < i.
+    gain = sums.T - np.diag(sums)
+    gain[np.triu_indices(count + 1)] = -np.inf
     # best[i]: weight of the best cut of the first i jobs into the segments so far.
     best = np.full(count + 1, -np.inf)
     best[1:] = 0.0
     chosen = []
     for _ in range(segments - 1):
-        candidates = best[:, None] + gain
-        chosen.append(candidates.argmax(axis=0))
-        best = candidates.max(axis=0)
+        candidates = gain + best
+        chosen.append(candidates.argmax(axis=1))
+        best = candidates.max(axis=1)
     starts, end = [], count
     for last_starts in reversed(chosen):
         end = int(last_starts[end])

@@ -13,23 +13,22 @@ from hypothesis import strategies as st
 from harmonics_emu.errors import UsageError
 from harmonics_emu.scenario import load_scenario
 from harmonics_emu.schedulers.crux import plan_crux, select_paths
-from harmonics_emu.schedulers.interface import JobState, Snapshot
+from harmonics_emu.schedulers.interface import Snapshot
 from harmonics_emu.schedulers.order_levels import MOST_LEVELS
 from harmonics_emu.schedulers.registry import find_policy
 from harmonics_emu.simulate.predict import predict
 from harmonics_emu.simulate.run import simulate_scenario
+from tests.unit.schedulers.snapshots import snapshot_of
 from tests.unit.simulate.cases import MBIT, UPLINK_BPS, fabric, job
 from topologies.dumbbell import dumbbell
 from topologies.fabric import Fabric, hashed_path_index
 from topologies.fat_tree import fat_tree
 from topologies.rack_spine import rack_spine
-from workloads.collectives import ring_all_reduce
 from workloads.job import Job
 
 
 def snapshot(on: Fabric, jobs: Sequence[Job], **changes: Any) -> Snapshot:
-    states = tuple(JobState(one, ring_all_reduce(one.hosts, one.bytes), one.compute_s) for one in jobs)
-    return replace(Snapshot(0.0, on, states, seed=0), **changes)
+    return replace(snapshot_of(on, jobs), **changes)
 
 
 def facts_of(on: Fabric, one: Job) -> dict[str, Any]:
@@ -189,9 +188,10 @@ def test_path_choice_undoes_a_hash_collision() -> None:
     assert [found[one.name].iteration_s for one in jobs] == pytest.approx([2.0, 2.0])
 
 
-def test_four_tenants_are_better_off_than_under_fair() -> None:
+def test_four_tenants_lose_most_of_their_contention() -> None:
+    """Beside fair's S of about 1.77, 1 being no contention."""
     scenario = load_scenario("four-tenants")
-    s = {name: simulate_scenario(scenario.with_policy(name)).cluster.S for name in ("fair", "crux")}
-    assert s["crux"] is not None
-    assert s["fair"] is not None
-    assert s["crux"] < s["fair"]
+    fair, crux = (simulate_scenario(scenario.with_policy(name)).cluster.S for name in ("fair", "crux"))
+    assert fair is not None
+    assert crux is not None
+    assert crux - 1 < 0.3 * (fair - 1)
