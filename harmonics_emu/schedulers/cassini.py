@@ -82,7 +82,7 @@ def plan_cassini(snapshot: Snapshot) -> Plan:
             demand.setdefault(link, {})[name] = rate
     vertices = contended_links(demand, capacity, {name: job.duty for name, job in jobs.items()})
     kept, dropped = break_loops(vertices)
-    planned = [_plan_tree(tree, jobs, snapshot, epoch_s) for tree in trees(kept)]
+    planned = [_plan_tree(tree, jobs, snapshot) for tree in trees(kept)]
     plans = {
         name: JobPlan(starts_s=_starts(jobs[name], delay_s, tree.periods_s, epoch_s))
         for tree in planned
@@ -91,9 +91,7 @@ def plan_cassini(snapshot: Snapshot) -> Plan:
     return Plan(policy="cassini", jobs=plans, facts=_facts(planned, dropped))
 
 
-def _plan_tree(
-    tree: Sequence[LinkVertex], every: Mapping[str, Rhythm], snapshot: Snapshot, epoch_s: float | None
-) -> TreePlan:
+def _plan_tree(tree: Sequence[LinkVertex], every: Mapping[str, Rhythm], snapshot: Snapshot) -> TreePlan:
     jobs = {name: every[name] for vertex in tree for name in vertex.jobs}
     circle = unify([job.period_s for job in jobs.values()])
     repeats = dict(zip(jobs, circle.repeats.tolist(), strict=True))
@@ -102,10 +100,10 @@ def _plan_tree(
     shifts_s = unique_shifts(tree, [fit.shifts_s for fit in fits], periods_s)
     delays_s = _least_delays(jobs, shifts_s, periods_s)
     held = circle.exact and all(fit.found.score >= COMPATIBLE for fit in fits)
-    # Jobs that fit stay apart for the rest of their run; others drift until the next plan.
+    # Jobs that fit stay apart for the rest of their run, others meet again within a lap.
     ahead_s = max(job.period_s * _iterations_left(job) for job in jobs.values())
-    if epoch_s is not None and not held:
-        ahead_s = min(ahead_s, epoch_s)
+    if not held:
+        ahead_s = min(ahead_s, circle.perimeter_s)
     if 2 * sum(fit.gain for fit in fits) * ahead_s <= sum(delays_s.values()):
         # What does not fit makes two jobs wait at least. If delays cost more than that, nobody is delayed.
         delays_s = dict.fromkeys(jobs, 0.0)
@@ -173,10 +171,13 @@ def _least_delays(
 def _starts(
     job: Rhythm, delay_s: float, periods_s: Mapping[str, float] | None, epoch_s: float | None
 ) -> tuple[float, ...]:
-    """Release times: only the first where jobs don't fit anyway, else all that come before the next plan."""
+    """Release times: all that come before the next plan, or where jobs don't fit anyway, only one that delays.
+
+    When a job will be ready is a guess while it sends beside others; a gate that is to delay nobody could still do so.
+    """
     first = job.ready_s + delay_s
     if periods_s is None:
-        return (first,)
+        return (first,) if delay_s > 0 else ()
     period_s = periods_s[job.state.job.name]
     count = min(_iterations_left(job), MAX_STARTS)
     if epoch_s is not None:

@@ -20,6 +20,9 @@ from workloads.job import Job
 LEAST_ROOM = 0.5
 """Of a link that background traffic fills, jobs still get this fraction: it is no more than one flow among others."""
 
+JITTER_SLACK = 0.01
+"""A job with jitter is taken to be this much slower than its mean: lateness that nothing makes up for only grows."""
+
 
 @dataclass(frozen=True)
 class Rhythm:
@@ -74,7 +77,7 @@ def rhythms(snapshot: Snapshot, capacity: Mapping[str, float]) -> dict[str, Rhyt
         first = sending[0][0]
         found[state.job.name] = Rhythm(
             state=state,
-            period_s=max(compute_s, sending[-1][1]),
+            period_s=max(compute_s, sending[-1][1]) * (1 + JITTER_SLACK if state.job.compute_cv > 0 else 1),
             ready_s=max(snapshot.time_s, state.next_start_s + first),
             arcs=tuple(Arc(begin - first, end - begin, 1.0) for begin, end in sending),
             demand={link: size / alone_s for link, size in bits.items()},

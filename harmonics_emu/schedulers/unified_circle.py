@@ -28,8 +28,8 @@ ANGLES = 72
 """Samples of a circle: 5 degrees each, as CASSINI is recollected to use. Where a job appears several times: more."""
 ANGLES_PER_PERIOD = 24
 MAX_ANGLES = 720
-MAX_COMBINATIONS = 100_000
-"""Up to so many combinations of rotations are searched exactly."""
+MAX_COMBINATIONS = 6_000
+"""Up to so many combinations of rotations are searched exactly: three jobs at 5 degrees make 5,184."""
 RESTARTS = 8
 MAX_SWEEPS = 20
 NEGLIGIBLE = 1e-9
@@ -125,7 +125,8 @@ def score(demand: Floats, steps: Sequence[int], capacity: float) -> float:
     """1 - sum of excess / (samples * capacity) of jobs delayed by `steps` samples. demand: float64 [jobs, angles]."""
     total = np.sum([np.roll(row, step) for row, step in zip(demand, steps, strict=True)], axis=0)
     excess = float(np.maximum(total - capacity, 0.0).sum())
-    return 1.0 - excess / (demand.shape[1] * capacity)
+    angles: int = demand.shape[1]
+    return 1.0 - excess / (angles * capacity)
 
 
 def best_rotations(

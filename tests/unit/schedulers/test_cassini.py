@@ -58,7 +58,9 @@ def test_what_cannot_fit_is_shifted_once_and_said_to_be_incompatible() -> None:
     plan = planned([job(number, compute_s=0.2) for number in range(3)])
     assert not plan.facts["compatible"]
     assert plan.facts["score"] < COMPATIBLE
-    assert {len(one.starts_s) for one in plan.jobs.values()} == {1}
+    starts = [plan.of(f"job{number}").starts_s for number in range(3)]
+    assert max(map(len, starts)) == 1
+    assert 0.2 < max(start for own in starts for start in own) <= 1.4
 
 
 def test_jobs_that_share_no_full_link_are_not_gated() -> None:
@@ -98,20 +100,20 @@ def test_a_running_job_in_phase_is_left_alone_and_one_off_phase_is_re_timed() ->
 
 
 def test_a_wait_that_costs_more_than_it_saves_is_not_imposed() -> None:
-    """Shifts gain next to nothing here: worth one wait for the whole run, but not one in each epoch."""
     scenario = load_scenario("vision-and-text")
-    once, each_epoch = (planned(list(scenario.jobs()), scenario.fabric(), options=own) for own in ({}, {"epoch": "2s"}))
-    for plan, waits in ((once, True), (each_epoch, False)):
-        (link,), (circle,) = plan.facts["links"], plan.facts["circles"]
-        assert 0 < link["score"] - link["score_without_delays"] < 0.01
-        assert any(circle["delays_s"]) == waits
+    plan = planned(list(scenario.jobs()), scenario.fabric())
+    (link,), (circle,) = plan.facts["links"], plan.facts["circles"]
+    assert 0 < link["score"] - link["score_without_delays"] < 0.01
+    assert not circle["held"]
+    assert circle["delays_s"] == [0, 0]
+    assert [plan.of(name).starts_s for name in ("vision", "text")] == [(), ()]
 
 
 def test_jitter_is_allowed_for_until_it_is_measured() -> None:
     """A job waits for the slowest of its ranks, so at the nominal pace it would drift from its phase at once."""
     jobs = [job(number, compute_cv=0.1) for number in range(2)]
     (circle,) = planned(jobs).facts["circles"]
-    assert circle["perimeter_s"] == pytest.approx(1 + SlowestRank(jobs[0], 0).draw(20_000).mean(), rel=0.005)
+    assert circle["perimeter_s"] == pytest.approx((1 + SlowestRank(jobs[0], 0).draw(20_000).mean()) * 1.01, rel=0.005)
 
 
 def test_background_traffic_takes_its_part_of_the_link() -> None:
