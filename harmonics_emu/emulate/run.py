@@ -21,6 +21,8 @@ from harmonics_emu.results.ownership import Owner
 from harmonics_emu.results.run_directory import make_subdirectory, write_file
 from harmonics_emu.results.schema import Isolated, Result, read_result
 from harmonics_emu.scenario import Scenario
+from harmonics_emu.schedulers.interface import Policy, WeightedPolicy
+from harmonics_emu.schedulers.registry import find_policy
 from workloads.collectives import RING_ALL_REDUCE
 from workloads.job import Job
 
@@ -60,7 +62,7 @@ def emulate(
         raise UsageError(
             f"job {commands[0]!r} runs a command of the scenario's own; read it, then allow it with --allow-commands"
         )
-    refuse_what_is_simulated_only(scenario.jobs())
+    refuse_what_is_simulated_only(scenario.jobs(), find_policy(policy))
     logs = make_subdirectory(directory, "logs", owner)
     write_file(directory, "scenario.yaml", scenario.resolved_yaml().encode(), owner)
     request = RunRequest(
@@ -79,8 +81,12 @@ def emulate(
     return EmulatedRun(read_result(directory / "result.json"), finished.exit_code)
 
 
-def refuse_what_is_simulated_only(jobs: Sequence[Job]) -> None:
-    """UsageError for a job whose collective the ranks' programs don't have."""
+def refuse_what_is_simulated_only(jobs: Sequence[Job], policy: Policy) -> None:
+    """UsageError for a collective that the ranks' programs don't have, or a policy of weights that TCP would ignore."""
+    if isinstance(policy, WeightedPolicy):
+        raise UsageError(
+            f"policy {policy.name} changes the jobs' shares as they send, which only the simulator can do; simulate it"
+        )
     for job in jobs:
         if job.collective != RING_ALL_REDUCE:
             raise UsageError(

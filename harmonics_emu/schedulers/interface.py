@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from topologies.fabric import Fabric, Path
 from workloads.collectives import Transfers
@@ -90,6 +90,15 @@ class Policy(Protocol):
     def summary(self) -> str: ...
 
     def plan(self, snapshot: Snapshot) -> Plan: ...
+
+
+@runtime_checkable
+class WeightedPolicy(Policy, Protocol):
+    """A policy under which jobs of one level share links by weights that change as they send. Simulator only."""
+
+    def weight(self, sent: float) -> float:
+        """The weight, above zero, of a job that has sent this fraction of its iteration's bytes."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from harmonics_emu.errors import RunFailed, UsageError
 from harmonics_emu.records import Decision, JobOutcome, Records
 from harmonics_emu.schedulers.fair import policy as fair
-from harmonics_emu.schedulers.interface import Plan, Policy, Snapshot
+from harmonics_emu.schedulers.interface import Plan, Policy, Snapshot, WeightedPolicy
 from harmonics_emu.simulate.counters import LinkCounters
 from harmonics_emu.simulate.decisions import Observer, decide
 from harmonics_emu.simulate.entities import Granularity, entities_of
@@ -106,7 +106,10 @@ class Simulation:
         self._changes = deque(sorted(events, key=lambda event: event.at_s))
         self._arrivals = deque(sorted(range(len(jobs)), key=lambda index: jobs[index].start_s))
         self._jitter = {i: SlowestRank(job, seed) for i, job in enumerate(jobs) if job.compute_cv > 0}
-        self._jobs = new_jobs(jobs, entities)
+        weight = policy.weight if isinstance(policy, WeightedPolicy) else None
+        if weight is not None and options.granularity != "collective":
+            raise UsageError(f"policy {policy.name} changes weights as jobs send; simulate it with whole collectives")
+        self._jobs = new_jobs(jobs, entities, weight)
         for index in self._jitter:
             self._draw(index)
         self._progress = Progress(
@@ -114,6 +117,7 @@ class Simulation:
             sent=np.zeros(len(entities)),
             since=np.zeros(len(entities)),
             scale=np.ones(len(entities)),
+            weight=np.ones(len(entities)),
             job=np.array([entity.job for entity in entities], np.int64),
         )
         self._queue = empty_queue(len(entities) + len(jobs))
@@ -233,7 +237,7 @@ class Simulation:
 
     def _go_on(self, active: Flags, now: float) -> None:
         """Let entities send on, at the rates of the present layout."""
-        self._progress.scale[:] = self._layout.scale
+        self._progress = self._progress._replace(scale=self._layout.scale)
         resume(self._layout.sharing, self._queue, self._progress, active, now)
 
     def _bytes_carried(self, now: float) -> Floats:

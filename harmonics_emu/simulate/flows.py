@@ -135,6 +135,7 @@ def _run(
         sent=np.zeros(count),
         since=np.zeros(count),
         scale=np.ones(count),
+        weight=np.ones(count),
         job=np.arange(count),
     )
     jobs = job_arrays(
@@ -142,6 +143,7 @@ def _run(
         buckets=one_each,
         bucket_bytes=np.array(size, np.float64),
         bucket_ready=np.ones(count),
+        bucket_weight=np.ones(count),
         iterations=one_each,
         compute=np.array(start, np.float64),
         factor=np.ones((count, 1)),

@@ -41,8 +41,8 @@ class Layout:
     """All entities under one plan, E entities and N crossings.
 
     sharing: as the kernel wants it; a link that only one entity crosses is no link there but part of that entity's
-    cap. scale [E]: rate units per gradient byte a second. owner, link, carried [N]: each entity that crosses a link,
-    the link's index in Network.links, and the bytes there for each byte of gradient.
+    cap. scale [E]: rate units per gradient byte a second, at each entity's present weight. owner, link, carried [N]:
+    each entity that crosses a link, the link's index in Network.links, and the bytes there for each byte of gradient.
     """
 
     sharing: Sharing

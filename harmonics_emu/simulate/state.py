@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,21 @@ from workloads.job import Background, Job, LinkEvent
 
 DRAWN = 256
 """Compute times that are drawn ahead for a job with jitter."""
+WEIGHT_STEPS = 16
+"""Under a policy of changing weights, a job's weight is constant over each so-many-th part of an iteration's bytes."""
 MAX_ROWS = 40_000_000
 """Most iterations of all jobs together: each is a row of 40 bytes, so records stay under 1.6 GB."""
+
+Weight = Callable[[float], float]
+"""From the fraction of an iteration's bytes that a job has sent to its weight, above zero and finite."""
+
+
+class _Bucket(NamedTuple):
+    """Gradient bytes that are sent at one weight. ready: the fraction of the compute time after which they may be."""
+
+    bytes: float
+    ready: float
+    weight: float
 
 
 def check_inputs(
@@ -71,20 +85,22 @@ def _problem(job: Job, fabric: Fabric) -> str | None:
     return None
 
 
-def new_jobs(jobs: Sequence[Job], entities: Sequence[Entity]) -> Jobs:
+def new_jobs(jobs: Sequence[Job], entities: Sequence[Entity], weight: Weight | None = None) -> Jobs:
     """Jobs that have not arrived yet. A job whose collective crosses no link has no buckets: it only computes.
 
-    Jobs with compute jitter have no factors drawn yet.
+    Jobs with compute jitter have no factors drawn yet. weight: how it changes while a job sends, None for always 1.
     """
     own = np.bincount(np.array([e.job for e in entities if e.job >= 0], np.int64), minlength=len(jobs))
-    buckets = [job.bucket_bytes if own[index] else () for index, job in enumerate(jobs)]
+    buckets = [_buckets(job, weight) if own[index] else [] for index, job in enumerate(jobs)]
+    flat = [bucket for own_buckets in buckets for bucket in own_buckets]
     jitter = np.array([job.compute_cv > 0 for job in jobs])
     iterations = np.array([job.iterations for job in jobs], np.int64)
     return job_arrays(
         entities=own,
-        buckets=np.array([len(sizes) for sizes in buckets], np.int64),
-        bucket_bytes=np.array([size for sizes in buckets for size in sizes], np.float64),
-        bucket_ready=np.array([r for job, b in zip(jobs, buckets, strict=True) for r in _ready(job.overlap, len(b))]),
+        buckets=np.array([len(own_buckets) for own_buckets in buckets], np.int64),
+        bucket_bytes=np.array([bucket.bytes for bucket in flat], np.float64),
+        bucket_ready=np.array([bucket.ready for bucket in flat], np.float64),
+        bucket_weight=np.array([bucket.weight for bucket in flat], np.float64),
         iterations=iterations,
         compute=np.array([job.compute_s for job in jobs], np.float64),
         factor=np.ones((len(jobs), DRAWN if jitter.any() else 1)),
@@ -98,6 +114,7 @@ def job_arrays(
     buckets: Ints,
     bucket_bytes: Floats,
     bucket_ready: Floats,
+    bucket_weight: Floats,
     iterations: Ints,
     compute: Floats,
     factor: NDArray[np.float64],
@@ -110,6 +127,7 @@ def job_arrays(
         bucket=_starts(buckets),
         bucket_bytes=bucket_bytes,
         bucket_ready=bucket_ready,
+        bucket_weight=bucket_weight,
         iterations=iterations,
         compute=compute,
         gate=np.empty(0),
@@ -137,6 +155,30 @@ def job_arrays(
 def _starts(counts: Ints) -> Ints:
     """Where each job's part begins, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def _buckets(job: Job, weight: Weight | None) -> list[_Bucket]:
+    """A job's buckets, cut where its weight changes: at each of WEIGHT_STEPS equal parts of the iteration's bytes.
+
+    UsageError for a weight that can't be.
+    """
+    ready = _ready(job.overlap, len(job.bucket_bytes))
+    if weight is None:
+        return [_Bucket(size, at, 1.0) for size, at in zip(job.bucket_bytes, ready, strict=True)]
+    weights = [weight((step + 0.5) / WEIGHT_STEPS) for step in range(WEIGHT_STEPS)]
+    if not all(0 < value < math.inf for value in weights):
+        raise UsageError(f"job {job.name}: the policy's weights must be above zero, and finite, not {weights}")
+    found = []
+    sent, step = 0.0, 0
+    for size, at in zip(job.bucket_bytes, ready, strict=True):
+        end = sent + size
+        while sent < end:
+            step_end = (step + 1) * job.bytes / WEIGHT_STEPS
+            part_end = min(end, step_end) if step < WEIGHT_STEPS - 1 else end
+            found.append(_Bucket(part_end - sent, at, weights[step]))
+            sent = part_end
+            step += part_end == step_end
+    return found
 
 
 def _ready(overlap: float, buckets: int) -> list[float]:

@@ -28,6 +28,7 @@ class Progress(NamedTuple):
 
     left: still to send of the current transfer. sent: since time zero, at time `since`.
     scale: rate units per gradient byte a second, so that an entity at rate x moves x / scale gradient bytes a second.
+    weight: how fast it rises beside others of its level; usage, cap and scale hold for this weight.
     job: the job it belongs to, -1 for background traffic.
     """
 
@@ -35,6 +36,7 @@ class Progress(NamedTuple):
     sent: Floats
     since: Floats
     scale: Floats
+    weight: Floats
     job: Ints
 
 
@@ -42,7 +44,8 @@ class Jobs(NamedTuple):
     """Jobs, all arrays over [J] unless said. Entities of job j are entity[j]:entity[j+1], its buckets likewise.
 
     bucket_bytes, bucket_ready: of each bucket, its gradient bytes and the fraction of the compute time after which
-    it is ready. gate, float64[gates]: release times of coming collectives, gate_next[j]:gate_end[j] of job j.
+    it is ready, and the weight of the job's entities while they send it.
+    gate, float64[gates]: release times of coming collectives, gate_next[j]:gate_end[j] of job j.
     factor float64[J, width]: multiplies the compute time of iteration i at [j, i % width]; drawn: iterations drawn.
     rows, records.ITERATION[sum of iterations]: job j writes its own from row[j] on.
     spent_*: sums over the iterations that ended since the caller cleared them.
@@ -52,6 +55,7 @@ class Jobs(NamedTuple):
     bucket: Ints
     bucket_bytes: Floats
     bucket_ready: Floats
+    bucket_weight: Floats
     iterations: Ints
     compute: Floats
     gate: Floats
@@ -176,8 +180,9 @@ def pause(s: Sharing, p: Progress, now: float) -> None:
 
 @compiled
 def resume(s: Sharing, queue: EventQueue, p: Progress, active: Flags, now: float) -> None:
-    """Let the `active` entities go on with what they have left; `advance` finds their rates."""
+    """Let the `active` entities go on in a new `s` with what they have left; `advance` finds their rates."""
     for entity in range(s.rate.shape[0]):
+        _quicken(s, p, entity, p.weight[entity])
         if active[entity]:
             move(queue, entity, np.inf)
             p.since[entity] = now
@@ -213,7 +218,7 @@ def _await_bucket(s: Sharing, queue: EventQueue, jobs: Jobs, job: int, now: floa
 
 @compiled
 def _release(s: Sharing, queue: EventQueue, p: Progress, jobs: Jobs, job: int, now: float) -> None:
-    """Send all buckets that are ready: in order at one rate, so they go as one transfer."""
+    """Send all buckets that are ready: in order at one rate, so those of the same weight go as one transfer."""
     bucket = jobs.next_bucket[job]
     if bucket == jobs.bucket[job]:
         jobs.held[job] = max(0.0, now - jobs.ready[job])
@@ -221,7 +226,8 @@ def _release(s: Sharing, queue: EventQueue, p: Progress, jobs: Jobs, job: int, n
             jobs.gate_next[job] += 1
     latest = now + SAME_INSTANT * now
     amount = 0.0
-    while bucket < jobs.bucket[job + 1]:
+    weight = jobs.bucket_weight[bucket]
+    while bucket < jobs.bucket[job + 1] and jobs.bucket_weight[bucket] == weight:
         if jobs.began[job] + jobs.computing[job] * jobs.bucket_ready[bucket] > latest:
             break
         amount += jobs.bucket_bytes[bucket]
@@ -236,7 +242,19 @@ def _release(s: Sharing, queue: EventQueue, p: Progress, jobs: Jobs, job: int, n
     for entity in range(jobs.entity[job], jobs.entity[job + 1]):
         p.left[entity] = amount
         p.since[entity] = now
+        if p.weight[entity] != weight:
+            _quicken(s, p, entity, weight / p.weight[entity])
+            p.weight[entity] = weight
         enter(s, entity)
+
+
+@compiled
+def _quicken(s: Sharing, p: Progress, entity: int, factor: float) -> None:
+    """Give an entity that is not sending `factor` times the share it had: so much more moves at each unit of rate."""
+    for crossing in range(s.first[entity], s.first[entity + 1]):
+        s.usage[crossing] *= factor
+    s.cap[entity] /= factor
+    p.scale[entity] /= factor
 
 
 @compiled
