@@ -19,6 +19,7 @@ from harmonics_emu.errors import UsageError
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="N")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Goes on there if DIR holds a part of it.")
 @click.option("--allow-commands", is_flag=True, help="Let jobs run the commands that the scenarios name.")
+@click.option("--markdown", is_flag=True, help="Print one Markdown table of all scenarios instead; needs fair.")
 @click.option("--json", "as_json", is_flag=True, help="Print comparison.json instead of tables.")
 @click.pass_context
 def command(
@@ -29,6 +30,7 @@ def command(
     repeat: int,
     out: Path | None,
     allow_commands: bool,
+    markdown: bool,
     as_json: bool,
 ) -> None:
     """Run each SCENARIO under several policies, in interleaved repeats, and compare them.
@@ -37,20 +39,25 @@ def command(
     Exit status: as of `run`, the worst of all runs.
     """
     from harmonics_emu.comparing import compare_policies
+    from harmonics_emu.results.comparison import FAIR
     from harmonics_emu.results.run_directory import file_name
-    from harmonics_emu.results.schema import to_json
+    from harmonics_emu.results.schema import Comparison, to_json
+    from harmonics_emu.results.suite import suite_markdown
     from harmonics_emu.results.tables import comparison_table
     from harmonics_emu.scenario import load_scenario
 
     wanted = tuple(dict.fromkeys(name.strip() for name in policies.split(",") if name.strip()))
     if not wanted:
         raise UsageError("--policies names no policy")
+    if markdown and (as_json or FAIR not in wanted):
+        raise UsageError("--markdown needs fair among the --policies, and does not go with --json")
     loaded = [load_scenario(scenario) for scenario in scenarios]
     names = [file_name(scenario.name) for scenario in loaded]
     if len(set(names)) < len(names):
         raise UsageError("two of the scenarios have the same name; compare them one after the other")
     base = out or Path("runs") / f"compare-{'-'.join(names)[:60]}-{time.strftime('%Y%m%d-%H%M%S')}"
     worst = 0
+    comparisons: list[Comparison] = []
     for scenario, name in zip(loaded, names, strict=True):
         with RunProgress(quiet=as_json) as progress:
             finished = compare_policies(
@@ -63,10 +70,13 @@ def command(
                 on_run=progress.begin,
                 on_event=progress.show,
             )
+        comparisons.append(finished.comparison)
         if as_json:
             print_json(to_json(finished.comparison))
-        else:
+        elif not markdown:
             print_rich(comparison_table(finished.comparison))
             click.echo(f"Run directories: {finished.directory}\n")
         worst = finished.exit_code if worst == 0 or finished.exit_code == 1 else worst
+    if markdown:
+        click.echo(suite_markdown(comparisons, time.strftime("%Y-%m-%d")), nl=False)
     ctx.exit(worst)
