@@ -22,6 +22,7 @@ from harmonics_emu.schedulers.interface import FunctionPolicy, JobPlan, Plan, Sn
 from harmonics_emu.schedulers.job_rhythm import Rhythm, capacities_beside_background, rhythms
 from harmonics_emu.schedulers.unified_circle import (
     Arc,
+    Circle,
     Rotations,
     angles_for,
     best_rotations,
@@ -58,14 +59,18 @@ class LinkFit:
 class TreePlan:
     """Jobs that shared links join, with the delay of each one's next collective.
 
-    periods_s: the pace at which they are held from then on; None where they are not held.
+    circle: of all these jobs. periods_s: the pace at which they are held from then on; None where they are not.
     """
 
     fits: tuple[LinkFit, ...]
-    perimeter_s: float
-    stretch: float
+    circle: Circle
     delays_s: Mapping[str, float]
     periods_s: Mapping[str, float] | None
+
+    @property
+    def compatible(self) -> bool:
+        """Whether these jobs can be kept apart on all links of the tree."""
+        return self.circle.exact and all(fit.found.score >= COMPATIBLE for fit in self.fits)
 
 
 def plan_cassini(snapshot: Snapshot) -> Plan:
@@ -100,15 +105,15 @@ def _plan_tree(tree: Sequence[LinkVertex], every: Mapping[str, Rhythm], snapshot
     shifts_s = unique_shifts(tree, [fit.shifts_s for fit in fits], periods_s)
     delays_s = _least_delays(jobs, shifts_s, periods_s)
     held = circle.exact and all(fit.found.score >= COMPATIBLE for fit in fits)
-    # Jobs that fit stay apart for the rest of their run, others meet again within a lap.
+    # Jobs that fit stay apart for the rest of their run, others meet again within a lap: at any time if there is none.
     ahead_s = max(job.period_s * _iterations_left(job) for job in jobs.values())
     if not held:
-        ahead_s = min(ahead_s, circle.perimeter_s)
+        ahead_s = min(ahead_s, circle.perimeter_s if circle.exact else 0.0)
     if 2 * sum(fit.gain for fit in fits) * ahead_s <= sum(delays_s.values()):
         # What does not fit makes two jobs wait at least. If delays cost more than that, nobody is delayed.
         delays_s = dict.fromkeys(jobs, 0.0)
         held = circle.exact and all(fit.present >= COMPATIBLE for fit in fits)
-    return TreePlan(tuple(fits), circle.perimeter_s, circle.stretch, delays_s, periods_s if held else None)
+    return TreePlan(tuple(fits), circle, delays_s, periods_s if held else None)
 
 
 def _fit(
@@ -194,7 +199,7 @@ def _facts(planned: Sequence[TreePlan], dropped: Sequence[LinkVertex]) -> dict[s
     scores = [fit.found.score for tree in planned for fit in tree.fits]
     return {
         "score": float(np.mean(scores)) if scores else 1.0,
-        "compatible": all(own >= COMPATIBLE for own in scores) and not dropped,
+        "compatible": not dropped and all(tree.compatible for tree in planned),
         "compatible_from": COMPATIBLE,
         "links": [
             {
@@ -211,8 +216,8 @@ def _facts(planned: Sequence[TreePlan], dropped: Sequence[LinkVertex]) -> dict[s
         "circles": [
             {
                 "jobs": list(tree.delays_s),
-                "perimeter_s": tree.perimeter_s,
-                "stretch": tree.stretch,
+                "perimeter_s": tree.circle.perimeter_s,
+                "stretch": tree.circle.stretch,
                 "held": tree.periods_s is not None,
                 "delays_s": list(tree.delays_s.values()),
             }

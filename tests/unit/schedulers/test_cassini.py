@@ -83,6 +83,18 @@ def test_close_periods_share_one_circle() -> None:
     assert circle["held"]
 
 
+def test_jobs_without_a_common_circle_are_not_delayed() -> None:
+    """Seven periods that no circle of bounded length fits: what is scored is a rounding of them."""
+    plan = planned([job(number, compute_s=4 + number * 0.73) for number in range(7)])
+    (link,), (circle,) = plan.facts["links"], plan.facts["circles"]
+    assert link["score"] > link["score_without_delays"]
+    assert circle["stretch"] > 1.02
+    assert not circle["held"]
+    assert not plan.facts["compatible"]
+    assert not any(circle["delays_s"])
+    assert {one.starts_s for one in plan.jobs.values()} == {()}
+
+
 def test_a_running_job_in_phase_is_left_alone_and_one_off_phase_is_re_timed() -> None:
     on, jobs = fabric(), [job(number, iterations=40) for number in range(2)]
 
