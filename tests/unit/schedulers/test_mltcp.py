@@ -71,6 +71,7 @@ def test_jobs_out_of_step_come_to_take_turns() -> None:
     for one in jobs:
         assert np.mean(communication_s(fairly, one.name)[-10:]) > 1.8
         assert np.mean(communication_s(weighted, one.name)[-10:]) == pytest.approx(1.0, abs=0.02)
+    assert weighted.links["leaf0>spine0"]["bytes"][-1] == pytest.approx(120 * 1_000_000)
 
 
 def test_jobs_in_step_stay_so() -> None:
