@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from harmonics_emu.bench.beside_simgrid import FLOWS, SYSTEM_PYTHON, compare_with_simgrid, has_simgrid
 from harmonics_emu.bench.cluster import contention_components, crowded_cluster
 from harmonics_emu.cli.output import print_json, print_table
 
@@ -23,12 +24,17 @@ SEED = 0
 @click.option("--gpus", type=click.IntRange(8), multiple=True, metavar="N", help="Default: 1000 and 10000.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Default: one for each 20 GPUs.")
 @click.option("--iterations", type=click.IntRange(1), default=1000, show_default=True, help="Of each job.")
-@click.option("--json", "as_json", is_flag=True, help='Print {"rows": [...]}.')
-def command(gpus: tuple[int, ...], jobs: int | None, iterations: int, as_json: bool) -> None:
+@click.option("--simgrid/--no-simgrid", default=True, help="Beside SimGrid too, where it is installed.")
+@click.option("--json", "as_json", is_flag=True, help='Print {"rows": [...], "simgrid": [...] or null}.')
+def command(gpus: tuple[int, ...], jobs: int | None, iterations: int, simgrid: bool, as_json: bool) -> None:
     """Time the simulator on crowded clusters: jobs of mixed models scattered over a 2:1 oversubscribed fabric.
 
     wall_s counts from jobs and fabric to records, without compiling (done once and kept); events are starts and ends
     of compute, collectives and iterations; peak_rss_bytes is the whole process.
+
+    Then the same plain flows (max-min, no jobs) here and in SimGrid, if the system's Python has it (Debian's
+    python3-simgrid): how long each takes, and how far apart the finish times are. SimGrid is driven through its Python
+    interface, one actor a flow, which costs it some of that time.
     """
     sizes = [(count, jobs or max(1, count // 20)) for count in gpus] or [(g, jobs or j) for g, j in SIZES]
     rows = []
@@ -36,8 +42,9 @@ def command(gpus: tuple[int, ...], jobs: int | None, iterations: int, as_json: b
         # A fresh process for each size: peak memory never goes down within one.
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             rows.append(pool.submit(measure, count, crowd, iterations).result())
+    beside = [compare_with_simgrid(flows, SEED) for flows in FLOWS] if simgrid and has_simgrid() else None
     if as_json:
-        print_json({"rows": rows})
+        print_json({"rows": rows, "simgrid": beside})
         return
     print_table(
         (
@@ -66,6 +73,16 @@ def command(gpus: tuple[int, ...], jobs: int | None, iterations: int, as_json: b
             for row in rows
         ),
     )
+
+    if beside is not None:
+        print_table(("flows", "here", "SimGrid", "largest difference"), map(_cells, beside))
+    elif simgrid:
+        click.echo(f"SimGrid is absent: {SYSTEM_PYTHON} can't import simgrid (on Debian: python3-simgrid).")
+
+
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    walls = (f"{row[key]:.3f} s" for key in ("wall_s", "simgrid_wall_s"))
+    return (row["flows"], *walls, f"{row['largest_difference']:.1g}")
 
 
 def measure(gpus: int, jobs: int, iterations: int) -> dict[str, Any]:
