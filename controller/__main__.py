@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("--socket", type=Path, required=True, help="Unix socket to take requests from")
     parser.add_argument("--openflow-port", type=int, required=True, help="TCP port on 127.0.0.1 to take switches from")
     parser.add_argument("--framework", choices=["os-ken", "ryu"], default="os-ken")
-    parser.add_argument("--log", type=Path, required=True, help="file to append the log to")
+    parser.add_argument("--log", type=Path, help="file to append the log to, instead of standard error")
     arguments = parser.parse_args()
     try:
         # Ryu makes locks and sockets green, so it comes before the logging and before all modules that hold any.

@@ -16,6 +16,7 @@ import click
 
 from harmonics_emu.cli.output import print_json, print_table
 from harmonics_emu.emulate import shell
+from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.sandbox import enter_sandbox, kill_sandbox, python_command, require_root, start_sandbox
 from harmonics_emu.errors import RunFailed
 from topologies.rack_spine import rack_spine
@@ -57,7 +58,8 @@ def measure(hosts: int) -> dict[str, Any]:
     """One fabric up and down."""
     with TemporaryDirectory(prefix="harmonics-") as logs:
         arguments = python_command("harmonics_emu.bench.fabric", str(hosts), logs)
-        process = start_sandbox(arguments, log=Path(logs) / "bench.log")
+        with Logs(Path(logs)).open("bench.log") as log:
+            process = start_sandbox(arguments, log=log)
         try:
             assert process.stdin is not None
             assert process.stdout is not None
@@ -128,7 +130,7 @@ def _inside(hosts: int, logs: Path) -> None:
     racks = max(2, hosts // HOSTS_PER_RACK)
     fabric = rack_spine(racks, hosts // racks, SPINES, RATE_BPS, RATE_BPS)
     began = time.monotonic()
-    testbed = raise_testbed(fabric, (), logs)
+    testbed = raise_testbed(fabric, (), Logs(logs))
     testbed.controller.install(network_state(fabric, (), Plan(policy="fair"), seed=0), DEADLINE_S)
     print(time.monotonic() - began, racks, flush=True)
     sys.stdin.read()

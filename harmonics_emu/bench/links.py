@@ -15,6 +15,7 @@ from harmonics_emu.cli.output import print_json, print_table
 from harmonics_emu.emulate import tc
 from harmonics_emu.emulate.capacity import Stream, measure_goodput, measure_streams
 from harmonics_emu.emulate.control import network_state
+from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.network import namespace_of
 from harmonics_emu.emulate.sandbox import enter_sandbox, python_command, start_sandbox
 from harmonics_emu.errors import RunFailed
@@ -54,7 +55,8 @@ def command(as_json: bool) -> None:
 def measure(kind: str, mbit: int) -> dict[str, Any]:
     with TemporaryDirectory(prefix="harmonics-") as logs:
         command = python_command("harmonics_emu.bench.links", kind, str(mbit), logs)
-        process = start_sandbox(command, log=Path(logs) / "bench.log", stdin=None)
+        with Logs(Path(logs)).open("bench.log") as log:
+            process = start_sandbox(command, log=log, stdin=None)
         answer, _ = process.communicate(timeout=DEADLINE_S)
         if process.returncode != 0 or not answer:
             raise RunFailed(f"bench links: {(Path(logs) / 'bench.log').read_text()[-500:]}")
@@ -69,7 +71,7 @@ def _inside(kind: str, rate_bps: int, logs: Path) -> list[float]:
     count = {"goodput": 1, "bands": LEVELS, "opposed": 2}[kind]
     fabric = rack_spine(2, count, 1, host_rate_bps=rate_bps, uplink_rate_bps=rate_bps)
     jobs = [_job(number, kind) for number in range(count)]
-    testbed = raise_testbed(fabric, jobs, logs)
+    testbed = raise_testbed(fabric, jobs, Logs(logs))
     plan = Plan("bench", {job.name: JobPlan(level=job.index if kind == "bands" else 1 + job.index) for job in jobs})
     testbed.controller.install(network_state(fabric, jobs, plan, seed=0), 10.0)
     for job in jobs:

@@ -17,6 +17,7 @@ import msgspec
 from harmonics_emu.emulate import shell, tc
 from harmonics_emu.emulate.capacity import measure_goodput
 from harmonics_emu.emulate.control import network_state
+from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.sandbox import enter_sandbox, kill_sandbox, python_command, start_sandbox
 from harmonics_emu.emulate.testbed import raise_testbed
 from harmonics_emu.emulate.vswitch import kernel_datapath_available
@@ -76,9 +77,8 @@ def examine_without_root() -> list[Check]:
 def examine_as_root() -> list[Check]:
     """What takes root, tried in a sandbox of its own that is gone afterwards."""
     with TemporaryDirectory(prefix="harmonics-") as logs:
-        process = start_sandbox(
-            python_command("harmonics_emu.emulate.doctor", logs), log=Path(logs) / "doctor.log", stdin=None
-        )
+        with Logs(Path(logs)).open("doctor.log") as log:
+            process = start_sandbox(python_command("harmonics_emu.emulate.doctor", logs), log=log, stdin=None)
         try:
             answer, _ = process.communicate(timeout=DEADLINE_S)
         except Exception as error:
@@ -129,7 +129,7 @@ def _try_fabric(logs: Path) -> str:
     """Two racks, a spine, the controller, and TCP through all of them: what 'it hangs' usually comes from."""
     fabric = rack_spine(2, 1, 1, TRIED_BPS, TRIED_BPS)
     began = time.monotonic()
-    testbed = raise_testbed(fabric, (), logs)
+    testbed = raise_testbed(fabric, (), Logs(logs))
     testbed.controller.install(network_state(fabric, (), Plan(policy="fair"), seed=0), 10.0)
     up_s = time.monotonic() - began
     goodput = measure_goodput(fabric, "r0h0", "r1h0")

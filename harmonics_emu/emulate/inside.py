@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harmonics_emu.emulate.conclude import conclude
 from harmonics_emu.emulate.conduct import Conductor
+from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.protocol import Event, Finished, Phase, RunRequest, decode_request, encode_line
 from harmonics_emu.emulate.ranks import Launcher, RankSettings
 from harmonics_emu.emulate.sandbox import enter_sandbox
@@ -51,8 +52,8 @@ def _run(request: RunRequest, began: float) -> int:
     directory = Path(request.directory)
     enter_sandbox(keep=[directory, Path(request.working_directory)])
     scenario = load_scenario(str(directory / "scenario.yaml"))
-    fabric, jobs, logs = scenario.fabric(), scenario.jobs(), directory / "logs"
-    launcher = Launcher(logs / "launcher.log")
+    fabric, jobs, logs = scenario.fabric(), scenario.jobs(), Logs(directory / "logs", request.owner)
+    launcher = Launcher(logs)
     say(Phase(f"building {len(fabric.hosts)} hosts and {len(fabric.switches)} switches"))
     testbed = raise_testbed(fabric, jobs, logs)
     say(Phase("importing torch"))

@@ -11,6 +11,7 @@ import msgspec
 from pydantic import TypeAdapter, ValidationError
 
 from harmonics_emu.emulate.control import network_state
+from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.sandbox import enter_sandbox, kill_sandbox, python_command, require_root, start_sandbox
 from harmonics_emu.emulate.testbed import raise_testbed
 from harmonics_emu.errors import UsageError
@@ -73,7 +74,7 @@ def inside(scenario: str | None, fabric_json: str | None, logs: Path) -> None:
     setLogLevel("info")
     fabric, jobs = _read(scenario, fabric_json)
     enter_sandbox(keep=[logs, Path.cwd()])
-    testbed = raise_testbed(fabric, jobs, logs)
+    testbed = raise_testbed(fabric, jobs, Logs(logs))
     rules = testbed.controller.install(network_state(fabric, jobs, Plan(policy="fair"), seed=0), INSTALL_S)
     click.echo(
         f"{len(fabric.hosts)} hosts, {len(fabric.switches)} switches, {len(rules)} rules; up in {testbed.up_s:.1f} s. "

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from harmonics_emu.emulate import shell
+from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.network import namespace_of
 from harmonics_emu.emulate.sandbox import SHARED_PAGES, python_command
 from harmonics_emu.errors import RunFailed
@@ -63,11 +64,11 @@ class RankSettings:
 class Launcher:
     """A running rank launcher. Start it early: importing torch takes seconds, which the fabric's building hides."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, logs: Logs) -> None:
         self._replies: queue.Queue[Reply | None] = queue.Queue()
-        self._process = shell.start(
-            python_command("workloads.launcher"), log=log, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        command = python_command("workloads.launcher")
+        with logs.open("launcher.log") as log:
+            self._process = shell.start(command, log=log, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         threading.Thread(target=self._listen, name="launcher replies", daemon=True).start()
 
     @property

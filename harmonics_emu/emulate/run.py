@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.protocol import Event, Finished, RunRequest, decode_event, encode_line
 from harmonics_emu.emulate.sandbox import kill_sandbox, python_command, require_root, start_sandbox
 from harmonics_emu.errors import HarmonicsError, RunFailed, UsageError
@@ -63,7 +64,7 @@ def emulate(
             f"job {commands[0]!r} runs a command of the scenario's own; read it, then allow it with --allow-commands"
         )
     refuse_what_is_simulated_only(scenario.jobs(), find_policy(policy))
-    logs = make_subdirectory(directory, "logs", owner)
+    logs = Logs(make_subdirectory(directory, "logs", owner), owner)
     write_file(directory, "scenario.yaml", scenario.resolved_yaml().encode(), owner)
     request = RunRequest(
         directory=str(directory),
@@ -74,7 +75,7 @@ def emulate(
         allow_commands=allow_commands,
         isolated=dict(isolated or {}),
     )
-    finished = _supervise(request, logs / "run.log", on_event)
+    finished = _supervise(request, logs, on_event)
     if finished.error is not None:
         failure = UsageError if finished.exit_code == UsageError.exit_code else RunFailed
         raise failure(finished.error)
@@ -95,15 +96,16 @@ def refuse_what_is_simulated_only(jobs: Sequence[Job], policy: Policy) -> None:
             )
 
 
-def _supervise(request: RunRequest, log: Path, on_event: Callable[[Event], None]) -> Finished:
-    process = start_sandbox(python_command("harmonics_emu.emulate.inside"), log=log)
+def _supervise(request: RunRequest, logs: Logs, on_event: Callable[[Event], None]) -> Finished:
+    with logs.open("run.log") as log:
+        process = start_sandbox(python_command("harmonics_emu.emulate.inside"), log=log)
     assert process.stdin is not None
     try:
         process.stdin.write(encode_line(request) + b"\n")
         process.stdin.flush()
         return _follow(process, on_event, SILENCE_S)
     except BrokenPipeError:
-        return Finished(1, f"the run ended before it began; see {log}")
+        return Finished(1, "the run ended before it began; see its logs/run.log")
     except KeyboardInterrupt:
         # A second Ctrl-C leaves this handler and kills the sandbox at once.
         with contextlib.suppress(BrokenPipeError, RunFailed):

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from harmonics_emu.emulate import shell
 from harmonics_emu.errors import HarmonicsError, UsageError
@@ -45,7 +45,7 @@ def require_root() -> None:
 def start_sandbox(
     argv: Sequence[str],
     *,
-    log: Path | None,
+    log: BinaryIO | None,
     env: Mapping[str, str] | None = None,
     stdin: int | None = subprocess.PIPE,
     stdout: int | None = subprocess.PIPE,

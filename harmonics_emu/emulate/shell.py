@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import shlex
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import BinaryIO
 
 from harmonics_emu.errors import HarmonicsError
 
@@ -51,7 +50,7 @@ def run_checked(argv: Sequence[str], *, stdin: str | None = None, timeout_s: flo
 def start(
     argv: Sequence[str],
     *,
-    log: Path | None,
+    log: BinaryIO | None,
     env: Mapping[str, str] | None = None,
     stdin: int | None = subprocess.DEVNULL,
     stdout: int | None = None,
@@ -59,23 +58,21 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a program that dies with the thread that started it; call it from a thread that lives as long as needed.
 
-    stderr, and stdout unless given, are appended to `log`; without a log they are the caller's own.
+    stderr, and stdout unless given, go to the file `log`; without one they are the caller's own.
     """
     parent = os.getpid()
-    with contextlib.ExitStack() as stack:
-        sink = None if log is None else stack.enter_context(log.open("ab"))
-        try:
-            return subprocess.Popen(
-                argv,
-                stdin=stdin,
-                stdout=sink if stdout is None else stdout,
-                stderr=sink,
-                env=None if env is None else dict(env),
-                start_new_session=new_session,
-                preexec_fn=lambda: die_with_parent(parent),
-            )
-        except FileNotFoundError:
-            raise CommandFailed(f"{argv[0]} is not installed (or not on PATH)") from None
+    try:
+        return subprocess.Popen(
+            argv,
+            stdin=stdin,
+            stdout=log if stdout is None else stdout,
+            stderr=log,
+            env=None if env is None else dict(env),
+            start_new_session=new_session,
+            preexec_fn=lambda: die_with_parent(parent),
+        )
+    except FileNotFoundError:
+        raise CommandFailed(f"{argv[0]} is not installed (or not on PATH)") from None
 
 
 def die_with_parent(parent: int) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harmonics_emu.emulate import shell, tc
 from harmonics_emu.emulate.control import ControllerClient
+from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.mininet_network import FabricNetwork
 from harmonics_emu.emulate.network import namespace_of, tcp_timeouts
 from harmonics_emu.emulate.sandbox import STATE, across, python_command
@@ -41,7 +42,7 @@ class Testbed:
 
     fabric: Fabric
     jobs: tuple[Job, ...]
-    logs: Path
+    logs: Logs
     vswitch: VSwitch
     network: FabricNetwork
     controller_process: subprocess.Popen[bytes]
@@ -88,7 +89,7 @@ class Testbed:
         }
 
 
-def raise_testbed(fabric: Fabric, jobs: Sequence[Job], logs: Path) -> Testbed:
+def raise_testbed(fabric: Fabric, jobs: Sequence[Job], logs: Logs) -> Testbed:
     """Bring up the fabric with the jobs' addresses on it; rules are installed by whoever decides on the plan.
 
     Raises a HarmonicsError with a one-line cause if any part does not come up or is not as planned.
@@ -114,10 +115,10 @@ def raise_testbed(fabric: Fabric, jobs: Sequence[Job], logs: Path) -> Testbed:
     )
 
 
-def _start_controller(logs: Path) -> subprocess.Popen[bytes]:
+def _start_controller(logs: Logs) -> subprocess.Popen[bytes]:
     arguments = ["--socket", str(CONTROLLER_SOCKET), "--openflow-port", str(OPENFLOW_PORT)]
-    command = python_command("controller", *arguments, "--log", str(logs / "controller.log"))
-    return shell.start(command, log=logs / "controller.log")
+    with logs.open("controller.log") as log:
+        return shell.start(python_command("controller", *arguments), log=log)
 
 
 def _wait_for_listener(process: subprocess.Popen[bytes]) -> None:

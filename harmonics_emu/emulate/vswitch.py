@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harmonics_emu.emulate import shell
+from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.sandbox import STATE
 from harmonics_emu.errors import HarmonicsError
 from topologies.addressing import datapath_ids, port_name, port_numbers, short_name
@@ -46,7 +47,7 @@ class VSwitchError(HarmonicsError):
 class VSwitch:
     """The two daemons of one run. `datapath` is 'netdev' (userspace, with TSO) or 'system' (kernel module)."""
 
-    logs: Path
+    logs: Logs
     datapath: str
     database: subprocess.Popen[bytes]
     daemon: subprocess.Popen[bytes]
@@ -60,8 +61,8 @@ class VSwitch:
         """Start ovs-vswitchd again after it died; bridges and ports come back from the database."""
         self.daemon = _start_daemon(self.logs)
         _wait_for(STATE / "vswitchd.pid", self.daemon, "ovs-vswitchd")
-        # Any transaction waits until the daemon has caught up with the database, so that its bridges stand.
-        self.command("set", "Open_vSwitch", ".", "external_ids:restarted=true")
+        # A transaction that changes something waits until the daemon has caught up with it, so that its bridges stand.
+        self.command("set", "Open_vSwitch", ".", f"external_ids:restarted={time.monotonic_ns()}")
 
     def cpu_seconds(self) -> float:
         """CPU time that the switch daemon has used so far, all threads."""
@@ -84,7 +85,7 @@ def kernel_datapath_available() -> bool:
     return Path("/sys/module/openvswitch").exists()
 
 
-def start_vswitch(logs: Path, datapath: str | None = None) -> VSwitch:
+def start_vswitch(logs: Logs, datapath: str | None = None) -> VSwitch:
     """Start a database and a switch daemon in this sandbox; the kernel datapath where there is one.
 
     Raises VSwitchError with the daemon's last line if either does not come up within ten seconds.
@@ -95,11 +96,9 @@ def start_vswitch(logs: Path, datapath: str | None = None) -> VSwitch:
     chosen = datapath or ("system" if kernel_datapath_available() else "netdev")
     database_file = STATE / "conf.db"
     shell.run(["ovsdb-tool", "create", str(database_file), str(SCHEMA)])
-    database = shell.start(
-        ["ovsdb-server", str(database_file), f"--remote=p{_database_socket()}", f"--unixctl={STATE}/ovsdb.ctl"],
-        log=logs / "ovsdb-server.log",
-        env=_environment(),
-    )
+    command = ["ovsdb-server", str(database_file), f"--remote=p{_database_socket()}", f"--unixctl={STATE}/ovsdb.ctl"]
+    with logs.open("ovsdb-server.log") as log:
+        database = shell.start(command, log=log, env=_environment())
     _wait_for(STATE / "db.sock", database, "ovsdb-server")
     settings = ["--no-wait", "init"]
     if chosen == "netdev":
@@ -239,13 +238,11 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "OVS_RUNDIR": str(STATE), "OVS_LOGDIR": str(STATE), "OVS_DBDIR": str(STATE)}
 
 
-def _start_daemon(logs: Path) -> subprocess.Popen[bytes]:
+def _start_daemon(logs: Logs) -> subprocess.Popen[bytes]:
     (STATE / "vswitchd.pid").unlink(missing_ok=True)
-    return shell.start(
-        ["ovs-vswitchd", _database_socket(), f"--pidfile={STATE}/vswitchd.pid", f"--unixctl={STATE}/vswitchd.ctl"],
-        log=logs / "ovs-vswitchd.log",
-        env=_environment(),
-    )
+    command = ["ovs-vswitchd", _database_socket(), f"--pidfile={STATE}/vswitchd.pid", f"--unixctl={STATE}/vswitchd.ctl"]
+    with logs.open("ovs-vswitchd.log") as log:
+        return shell.start(command, log=log, env=_environment())
 
 
 def _wait_for(path: Path, process: subprocess.Popen[bytes], name: str, timeout_s: float = 10.0) -> None:

@@ -82,7 +82,7 @@ class Supervisor:
         self.directory = directory
         self.process: subprocess.Popen[bytes] = shell.start(
             [sys.executable, "-m", "workloads.launcher"],
-            log=directory / "launcher.log",
+            log=(directory / "launcher.log").open("ab"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

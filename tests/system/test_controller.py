@@ -143,7 +143,7 @@ class Lab:
             "-c",
             OPEN_SANDBOX,
         ]
-        holder = shell.start(argv, log=directory / "sandbox.log", stdout=subprocess.PIPE)
+        holder = shell.start(argv, log=(directory / "sandbox.log").open("ab"), stdout=subprocess.PIPE)
         self.processes.append(holder)
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"open\n", (directory / "sandbox.log").read_text()
@@ -159,7 +159,7 @@ class Lab:
 
     def start(self, *argv: str, host: str | None = None, stdout: int | None = None) -> subprocess.Popen[bytes]:
         log = self.directory / "processes.log"
-        process = shell.start(self.inside(list(argv), host), log=log, stdout=stdout)
+        process = shell.start(self.inside(list(argv), host), log=log.open("ab"), stdout=stdout)
         self.processes.append(process)
         return process
 
