@@ -30,7 +30,7 @@ from workloads.launch_messages import (
     encode_line,
 )
 
-SOON_S = 20.0
+SOON_S = 60.0
 T = TypeVar("T", Ready, JobStarted, RankExited, JobFinished, Any)
 
 
