@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harmonics_emu.emulate.shell import CommandFailed, run
+from harmonics_emu.shell import CommandFailed, run
 from harmonics_emu.simulate.flows import finish_times
 from harmonics_emu.simulate.routing import Router
 from topologies.rack_spine import rack_spine

@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
+from harmonics_emu import shell
 from harmonics_emu.cli.output import print_json, print_table
-from harmonics_emu.emulate import shell
 from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.sandbox import enter_sandbox, kill_sandbox, python_command, require_root, start_sandbox
 from harmonics_emu.errors import RunFailed

@@ -20,6 +20,7 @@ from harmonics_emu.errors import UsageError
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Goes on there if DIR holds a part of it.")
 @click.option("--allow-commands", is_flag=True, help="Let jobs run the commands that the scenarios name.")
 @click.option("--markdown", is_flag=True, help="Print one Markdown table of all scenarios instead; needs fair.")
+@click.option("--short", is_flag=True, help="Only a few iterations of each job, to try things out.")
 @click.option("--json", "as_json", is_flag=True, help="Print comparison.json instead of tables.")
 @click.pass_context
 def command(
@@ -31,6 +32,7 @@ def command(
     out: Path | None,
     allow_commands: bool,
     markdown: bool,
+    short: bool,
     as_json: bool,
 ) -> None:
     """Run each SCENARIO under several policies, in interleaved repeats, and compare them.
@@ -52,6 +54,7 @@ def command(
     if markdown and (as_json or FAIR not in wanted):
         raise UsageError("--markdown needs fair among the --policies, and does not go with --json")
     loaded = [load_scenario(scenario) for scenario in scenarios]
+    loaded = [scenario.short() for scenario in loaded] if short else loaded
     names = [file_name(scenario.name) for scenario in loaded]
     if len(set(names)) < len(names):
         raise UsageError("two of the scenarios have the same name; compare them one after the other")

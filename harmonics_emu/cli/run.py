@@ -18,6 +18,7 @@ from harmonics_emu.cli.progress import RunProgress
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Instead of the scenario's own seed.")
 @click.option("--allow-commands", is_flag=True, help="Let jobs run the commands that the scenario names.")
+@click.option("--short", is_flag=True, help="Only a few iterations of each job, to try things out.")
 @click.option("--json", "as_json", is_flag=True, help="Print result.json instead of a table.")
 @click.pass_context
 def command(
@@ -27,6 +28,7 @@ def command(
     out: Path | None,
     seed: int | None,
     allow_commands: bool,
+    short: bool,
     as_json: bool,
 ) -> None:
     """Run SCENARIO (a file or a built-in name) on the emulator. Needs root.
@@ -39,6 +41,7 @@ def command(
     from harmonics_emu.scenario import load_scenario
 
     loaded = load_scenario(scenario)
+    loaded = loaded.short() if short else loaded
     with RunProgress(quiet=as_json) as progress:
         progress.begin(f"{loaded.name}, {policy or loaded.policy}")
         finished = carry_out(

@@ -15,10 +15,17 @@ from harmonics_emu.cli.output import print_json, print_rich
 @click.option("--policy", metavar="P", help="Instead of the scenario's own policy.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Run directory; default: none is written.")
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Instead of the scenario's own seed.")
+@click.option("--short", is_flag=True, help="Only a few iterations of each job, to try things out.")
 @click.option("--json", "as_json", is_flag=True, help="Print result.json instead of a table.")
 @click.pass_context
 def command(
-    ctx: click.Context, scenario: str, policy: str | None, out: Path | None, seed: int | None, as_json: bool
+    ctx: click.Context,
+    scenario: str,
+    policy: str | None,
+    out: Path | None,
+    seed: int | None,
+    short: bool,
+    as_json: bool,
 ) -> None:
     """Simulate SCENARIO (a file or a built-in name) on the fluid engine. Needs no root and no Linux.
 
@@ -32,6 +39,7 @@ def command(
     from harmonics_emu.simulate.kernel.jit import say_if_compiling
 
     loaded = load_scenario(scenario)
+    loaded = loaded.short() if short else loaded
     say_if_compiling(partial(click.echo, err=True))
     finished = carry_out(loaded, policy=policy, engine="simulate", out=out, seed=seed)
     if as_json:

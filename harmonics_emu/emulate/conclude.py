@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonics_emu.emulate import shell
+from harmonics_emu import shell
 from harmonics_emu.emulate.conduct import Outcome
 from harmonics_emu.emulate.fidelity import Evidence, JobTimers, LinkUse, exit_code_of, judge
 from harmonics_emu.emulate.network import host_settings

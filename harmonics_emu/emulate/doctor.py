@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from harmonics_emu.emulate import shell, tc
+from harmonics_emu import shell
+from harmonics_emu.emulate import tc
 from harmonics_emu.emulate.capacity import measure_goodput
 from harmonics_emu.emulate.control import network_state
 from harmonics_emu.emulate.logs import Logs

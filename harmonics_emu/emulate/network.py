@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harmonics_emu.emulate import shell
+from harmonics_emu import shell
 from harmonics_emu.emulate.sandbox import across
 from harmonics_emu.errors import HarmonicsError
 from topologies.addressing import (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from harmonics_emu.emulate import shell
+from harmonics_emu import shell
 from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.network import namespace_of
 from harmonics_emu.emulate.sandbox import SHARED_PAGES, python_command

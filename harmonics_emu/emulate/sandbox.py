@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from harmonics_emu.emulate import shell
+from harmonics_emu import shell
 from harmonics_emu.errors import HarmonicsError, UsageError
 
 STATE = Path("/run/harmonics")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from harmonics_emu.emulate import shell
+from harmonics_emu import shell
 from harmonics_emu.emulate.network import namespace_of
 from harmonics_emu.emulate.rtnetlink import Interface, Qdisc, Rtnetlink, U32Filter
 from harmonics_emu.emulate.sandbox import across

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harmonics_emu.emulate import shell, tc
+from harmonics_emu import shell
+from harmonics_emu.emulate import tc
 from harmonics_emu.emulate.control import ControllerClient
 from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.mininet_network import FabricNetwork

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from harmonics_emu.emulate import shell
+from harmonics_emu import shell
 from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.sandbox import STATE
 from harmonics_emu.errors import HarmonicsError

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import harmonics_emu
-from harmonics_emu.emulate import shell
+from harmonics_emu import shell
 from harmonics_emu.results.ownership import Owner
 from harmonics_emu.results.run_directory import TOOL
 

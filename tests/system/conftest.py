@@ -19,7 +19,7 @@ import pytest
 from _pytest.reports import TestReport
 from _pytest.runner import runtestprotocol
 
-from harmonics_emu.emulate import shell
+from harmonics_emu import shell
 
 CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000
 MS_REC, MS_PRIVATE = 1 << 14, 1 << 18

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harmonics_emu.emulate import shell
+from harmonics_emu import shell
 from topologies.addressing import NIC, host_interface, job_interface, job_nic
 from workloads.job_page import JobPage, State
 from workloads.launch_messages import (

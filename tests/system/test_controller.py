@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harmonics_emu.emulate import shell
+from harmonics_emu import shell
 from harmonics_emu.emulate.control import (
     ControllerClient,
     ControllerError,

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harmonics_emu.emulate import shell
+from harmonics_emu import shell
 from tests.system.rank_hosts import Supervisor, connections, make_hosts, open_to_everyone, sent_bytes
 from workloads.job_page import JobPage, State
 from workloads.launch_messages import (

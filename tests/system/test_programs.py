@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harmonics_emu.emulate import shell
+from harmonics_emu import shell
 from workloads.spans import read_spans
 
 pytestmark = pytest.mark.torch

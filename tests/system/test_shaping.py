@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from harmonics_emu.emulate import shell, tc
+from harmonics_emu import shell
+from harmonics_emu.emulate import tc
 from harmonics_emu.emulate.sandbox import across
 from harmonics_emu.emulate.tc_facts import ShapingError
 from harmonics_emu.errors import UsageError

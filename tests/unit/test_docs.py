@@ -88,6 +88,6 @@ def test_the_package_imports_at_once_and_offers_run() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'runn'"):
         _ = harmonics_emu.runn  # type: ignore[attr-defined]
     code = "import sys, harmonics_emu; assert not {'numpy', 'pydantic', 'numba'} & set(sys.modules)"
-    from harmonics_emu.emulate.shell import run
+    from harmonics_emu.shell import run
 
     run([sys.executable, "-c", code])

@@ -111,7 +111,7 @@ def test_scenarios() -> None:
     assert [row["name"] for row in rows] == list(builtin_names())
     assert {"two-tenants", "vision-and-text", "four-tenants"} <= {row["name"] for row in rows}
     four = next(row for row in rows if row["name"] == "four-tenants")
-    assert (four["jobs"], four["ranks"], four["hosts"], four["worst_case"]) == (4, 16, 16, False)
+    assert (four["jobs"], four["ranks"], four["hosts"], four["worst_case"]) == (4, 16, 16, True)
     assert all(row["title"] and row["title"] != row["name"] for row in rows)
 
 
