@@ -82,7 +82,7 @@ def _compare(
     def one_run(chosen: Scenario, label: str, where: Path) -> Result:
         if not holds_result(where):
             on_run(label)
-            carry_out(
+            finished = carry_out(
                 chosen,
                 engine=engine,
                 out=where,
@@ -91,6 +91,10 @@ def _compare(
                 isolated=isolated,
                 on_event=on_event,
             )
+            if finished.interrupted:
+                # Half a run is none: a comparison that goes on later makes it anew.
+                (where / "result.json").unlink()
+                raise KeyboardInterrupt
         return read_result(where / "result.json")
 
     if engine == "emulate":

@@ -21,6 +21,10 @@ class RunFailed(HarmonicsError):
     exit_code = 1
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP came: what runs ends as after Ctrl-C."""
+
+
 class NotFaithful(HarmonicsError):
     """The run finished, but its numbers are not to be trusted."""
 

@@ -18,11 +18,15 @@ Engine = Literal["emulate", "simulate"]
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that came to its end: what it says, where it lies, and the exit status that a command gives for it."""
+    """A run that came to its end: what it says, where it lies, and the exit status that a command gives for it.
+
+    interrupted: somebody ended it before its jobs were done.
+    """
 
     result: Result
     directory: Path | None
     exit_code: int
+    interrupted: bool = False
 
 
 def run(
@@ -77,10 +81,11 @@ def carry_out(
         with locked(directory):
             result = simulate_scenario(chosen, directory=directory, owner=owner, isolated=isolated)
         return FinishedRun(result, directory, 0)
-    from harmonics_emu.emulate.run import emulate
+    from harmonics_emu.emulate.run import emulate, refuse_what_may_not_run
     from harmonics_emu.emulate.sandbox import require_root
 
     require_root()
+    refuse_what_may_not_run(chosen, chosen.policy, allow_commands)
     if out is None:
         directory = new_run_directory(chosen.name, chosen.policy, owner)
     else:
@@ -95,4 +100,4 @@ def carry_out(
             isolated=isolated,
             on_event=on_event,
         )
-    return FinishedRun(finished.result, directory, finished.exit_code)
+    return FinishedRun(finished.result, directory, finished.exit_code, finished.interrupted)

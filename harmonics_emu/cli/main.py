@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pkgutil
+import signal
 from collections.abc import Collection
 from importlib import import_module
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import click
 
 import harmonics_emu
 from harmonics_emu import cli
-from harmonics_emu.errors import HarmonicsError
+from harmonics_emu.errors import HarmonicsError, Terminated
 
 HELPERS = {"main", "output", "progress"}
 
@@ -45,10 +46,16 @@ class CommandFiles(click.Group):
             ctx.exit(error.exit_code)
 
 
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
 @click.group(cls=CommandFiles, package=cli, helpers=HELPERS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(harmonics_emu.__version__, prog_name="harmonics-emu")
 def main() -> None:
     """See how training jobs that share a network get in each other's way, and what schedulers do about it."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _terminate)
 
 
 if __name__ == "__main__":

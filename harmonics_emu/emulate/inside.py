@@ -80,6 +80,8 @@ def _run(request: RunRequest, began: float) -> int:
 def _rank_settings(request: RunRequest, scenario: Scenario) -> RankSettings:
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     environment["HOME"] = _home(request.owner)
+    # A command's `python` is the one that has torch, unless it names another by its path.
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
     return RankSettings(
         owner=request.owner,
         groups=_groups(request.owner),

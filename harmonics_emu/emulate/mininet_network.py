@@ -7,6 +7,7 @@ the whole fabric is built by `network` and `vswitch`; a host's shell starts when
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -63,7 +64,8 @@ class LazyShellNode(Node):
 
     def popen(self, *args: Any, **kwargs: Any) -> Any:
         """Start a command on the node; Mininet's own goes through the pid of a shell that may not be there."""
-        command = list(args[0]) if len(args) == 1 and not isinstance(args[0], str) else [str(part) for part in args]
+        words = args[0] if len(args) == 1 else args
+        command = shlex.split(words) if isinstance(words, str) else [str(word) for word in words]
         return self._popen(command, **kwargs)
 
 

@@ -14,7 +14,7 @@ from harmonics_emu.emulate.control import network_state
 from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.sandbox import enter_sandbox, kill_sandbox, python_command, require_root, start_sandbox
 from harmonics_emu.emulate.testbed import raise_testbed
-from harmonics_emu.errors import UsageError
+from harmonics_emu.errors import Terminated, UsageError
 from harmonics_emu.scenario import load_scenario
 from harmonics_emu.scenario.fabrics import FabricSection
 from harmonics_emu.schedulers.interface import Plan
@@ -40,6 +40,8 @@ def open_prompt(scenario: str | None, fabric_json: str | None) -> int:
             while True:
                 try:
                     return process.wait()
+                except Terminated:
+                    raise
                 except KeyboardInterrupt:
                     continue  # Ctrl-C is for the program at the prompt, which hears it too.
         finally:

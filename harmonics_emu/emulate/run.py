@@ -35,10 +35,14 @@ STOP_S = 15.0
 
 @dataclass(frozen=True)
 class EmulatedRun:
-    """A finished run: its result and the exit status that a command should end with."""
+    """A finished run: its result and the exit status that a command should end with.
+
+    interrupted: Ctrl-C (or SIGTERM, SIGHUP) ended it; the result holds what it had come to.
+    """
 
     result: Result
     exit_code: int
+    interrupted: bool = False
 
 
 def emulate(
@@ -58,12 +62,7 @@ def emulate(
     not be carried to its end. A job that fails is no exception: its status is in the result.
     """
     require_root()
-    commands = [job.name for job in scenario.jobs() if job.command]
-    if commands and not allow_commands:
-        raise UsageError(
-            f"job {commands[0]!r} runs a command of the scenario's own; read it, then allow it with --allow-commands"
-        )
-    refuse_what_is_simulated_only(scenario.jobs(), find_policy(policy))
+    refuse_what_may_not_run(scenario, policy, allow_commands)
     logs = Logs(make_subdirectory(directory, "logs", owner), owner)
     write_file(directory, "scenario.yaml", scenario.resolved_yaml().encode(), owner)
     request = RunRequest(
@@ -75,11 +74,21 @@ def emulate(
         allow_commands=allow_commands,
         isolated=dict(isolated or {}),
     )
-    finished = _supervise(request, logs, on_event)
+    finished, interrupted = _supervise(request, logs, on_event)
     if finished.error is not None:
         failure = UsageError if finished.exit_code == UsageError.exit_code else RunFailed
         raise failure(finished.error)
-    return EmulatedRun(read_result(directory / "result.json"), finished.exit_code)
+    return EmulatedRun(read_result(directory / "result.json"), finished.exit_code, interrupted)
+
+
+def refuse_what_may_not_run(scenario: Scenario, policy: str, allow_commands: bool) -> None:
+    """UsageError for a command that was not allowed, and for what only the simulator has."""
+    commands = [job.name for job in scenario.jobs() if job.command]
+    if commands and not allow_commands:
+        raise UsageError(
+            f"job {commands[0]!r} runs a command of the scenario's own; read it, then allow it with --allow-commands"
+        )
+    refuse_what_is_simulated_only(scenario.jobs(), find_policy(policy))
 
 
 def refuse_what_is_simulated_only(jobs: Sequence[Job], policy: Policy) -> None:
@@ -96,21 +105,22 @@ def refuse_what_is_simulated_only(jobs: Sequence[Job], policy: Policy) -> None:
             )
 
 
-def _supervise(request: RunRequest, logs: Logs, on_event: Callable[[Event], None]) -> Finished:
+def _supervise(request: RunRequest, logs: Logs, on_event: Callable[[Event], None]) -> tuple[Finished, bool]:
+    """How the run finished, and whether it was interrupted."""
     with logs.open("run.log") as log:
         process = start_sandbox(python_command("harmonics_emu.emulate.inside"), log=log)
     assert process.stdin is not None
     try:
         process.stdin.write(encode_line(request) + b"\n")
         process.stdin.flush()
-        return _follow(process, on_event, SILENCE_S)
+        return _follow(process, on_event, SILENCE_S), False
     except BrokenPipeError:
-        return Finished(1, "the run ended before it began; see its logs/run.log")
+        return Finished(1, "the run ended before it began; see its logs/run.log"), False
     except KeyboardInterrupt:
         # A second Ctrl-C leaves this handler and kills the sandbox at once.
         with contextlib.suppress(BrokenPipeError, RunFailed):
             process.stdin.close()
-            _follow(process, on_event, STOP_S)
+            return _follow(process, on_event, STOP_S), True
         raise
     finally:
         _end(process)

@@ -25,7 +25,7 @@ STATE = Path("/run/harmonics")
 """Where the sandbox keeps its sockets and databases: a tmpfs of its own, short enough for Unix socket paths."""
 SHARED_PAGES = Path("/dev/shm")
 SUPERVISOR = "HARMONICS_SUPERVISOR"
-"""In the environment of every process of a sandbox: pid and start time of the process that made it."""
+"""In the environment of every process of a sandbox: PID namespace, pid and start time of the process that made it."""
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ def start_sandbox(
 ) -> subprocess.Popen[bytes]:
     """Start `argv` as process 1 of a new sandbox. It dies with the calling thread, however that ends."""
     require_root()
-    marked = {**(os.environ if env is None else env), SUPERVISOR: f"{os.getpid()}:{_start_time(os.getpid())}"}
+    marked = {**(os.environ if env is None else env), SUPERVISOR: _mark_of(os.getpid())}
     wrapped = ["unshare", "--net", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child=KILL", "--", *argv]
     return shell.start(wrapped, log=log, env=marked, stdin=stdin, stdout=stdout, new_session=new_session)
 
@@ -75,10 +75,12 @@ def kill_sandbox(process: subprocess.Popen[bytes], timeout_s: float = 30.0) -> N
 
 
 def orphaned_sandboxes(owner_uid: int) -> list[int]:
-    """Process ids of `unshare`s whose supervisor is gone, of runs that `owner_uid` started. There should be none.
+    """Processes of sandboxes whose supervisor is gone, of runs that `owner_uid` started. There should be none.
 
-    A process is known by the mark in its environment, never by its name.
+    A process is known by the mark in its environment, never by its name. One whose supervisor belongs to another PID
+    namespace (a container's, another sandbox's) is left alone: whether that supervisor lives can't be seen from here.
     """
+    here = f"{_pid_namespace()}:"
     orphans = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
@@ -89,11 +91,19 @@ def orphaned_sandboxes(owner_uid: int) -> list[int]:
                 for pair in (entry / "environ").read_text(errors="replace").split("\0")
                 if pair.startswith((f"{SUPERVISOR}=", "SUDO_UID="))
             )
-            supervisor, _, started = environment.get(SUPERVISOR, "").partition(":")
-            ours = supervisor and int(environment.get("SUDO_UID", "0")) == owner_uid
-            if ours and _start_time(int(supervisor)) != started:
+            mark = environment.get(SUPERVISOR, "")
+            ours = mark.startswith(here) and int(environment.get("SUDO_UID", "0")) == owner_uid
+            if ours and _mark_of(int(mark.split(":")[1])) != mark:
                 orphans.append(int(entry.name))
     return sorted(orphans)
+
+
+def _mark_of(pid: int) -> str:
+    return f"{_pid_namespace()}:{pid}:{_start_time(pid)}"
+
+
+def _pid_namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino
 
 
 def _start_time(pid: int) -> str:

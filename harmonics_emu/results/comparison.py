@@ -111,6 +111,7 @@ def _finished(run: Result) -> bool:
 
 def _figures(runs: Sequence[Result]) -> PolicyFigures:
     clusters = [run.cluster for run in runs if _finished(run)]
+    worst = max((run.fidelity for run in runs), key=lambda fidelity: VERDICTS.index(fidelity.verdict))
     return PolicyFigures(
         training_s=_estimate(cluster.training_s for cluster in clusters),
         communication_s=_estimate(cluster.communication_s for cluster in clusters),
@@ -119,7 +120,8 @@ def _figures(runs: Sequence[Result]) -> PolicyFigures:
         gpu_utilization=_estimate(cluster.gpu_utilization for cluster in clusters),
         network_utilization=_estimate(cluster.network_utilization for cluster in clusters),
         failed=len(runs) - len(clusters),
-        verdict=max((run.fidelity.verdict for run in runs), key=VERDICTS.index),
+        verdict=worst.verdict,
+        reasons=worst.reasons,
     )
 
 

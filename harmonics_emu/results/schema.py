@@ -156,7 +156,10 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 class PolicyFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy over the repeats. failed: repeats in which a job did not finish. verdict: the worst of the repeats."""
+    """One policy over the repeats. failed: repeats in which a job did not finish.
+
+    verdict: the worst of the repeats; reasons: what spoke against the first run with that verdict.
+    """
 
     training_s: Estimate
     communication_s: Estimate
@@ -166,6 +169,7 @@ class PolicyFigures(msgspec.Struct, frozen=True, kw_only=True):
     network_utilization: Estimate
     failed: int
     verdict: Verdict
+    reasons: tuple[str, ...] = ()
 
 
 class JobReduction(msgspec.Struct, frozen=True):

@@ -207,6 +207,8 @@ def _doubts(comparison: Comparison) -> list[Text]:
     for verdict, names in verdicts.items():
         who = "all runs" if len(verdicts) == 1 else f"worst run of {', '.join(names)}"
         doubts.append(Text.assemble("Verdict: ", (verdict, VERDICT_STYLES[verdict]), f" ({who})"))
+        for name in names:
+            doubts += [Text(f"  - {name}: {reason}") for reason in comparison.policies[name].reasons]
     return doubts
 
 

