@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from harmonics_emu.errors import UsageError
+from harmonics_emu.ownership import Owner, invoking_owner
 from harmonics_emu.results.build import isolated_from
 from harmonics_emu.results.comparison import compare
 from harmonics_emu.results.manifest import build_manifest
-from harmonics_emu.results.ownership import Owner, invoking_owner
 from harmonics_emu.results.run_directory import file_name, locked, prepare_run_directory, write_file
 from harmonics_emu.results.schema import Comparison, Isolated, Result, read_result
 from harmonics_emu.results.store import holds_result, write_comparison

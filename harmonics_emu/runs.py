@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from harmonics_emu.results.ownership import invoking_owner
+from harmonics_emu.ownership import invoking_owner
 from harmonics_emu.results.run_directory import locked, new_run_directory, prepare_run_directory
 from harmonics_emu.results.schema import Isolated, Result
 from harmonics_emu.scenario import Scenario, load_scenario

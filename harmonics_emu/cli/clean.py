@@ -20,7 +20,7 @@ def command(directory: Path, dry_run: bool) -> None:
     by their manifest. Finished runs stay.
     """
     from harmonics_emu.emulate.sandbox import orphaned_sandboxes
-    from harmonics_emu.results.ownership import acting_as, invoking_owner
+    from harmonics_emu.ownership import acting_as, invoking_owner
     from harmonics_emu.results.run_directory import unfinished_runs
 
     owner = invoking_owner()

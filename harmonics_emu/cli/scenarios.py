@@ -56,7 +56,7 @@ def _random_rows(count: int, seed: int, out: Path | None) -> Iterator[dict[str, 
 
 
 def _write(out: Path, file: str, raw: bytes) -> None:
-    from harmonics_emu.results.ownership import acting_as, invoking_owner
+    from harmonics_emu.ownership import acting_as, invoking_owner
     from harmonics_emu.results.run_directory import write_file
 
     owner = invoking_owner()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -89,9 +90,9 @@ def _timers(directory: Path, job: Job) -> JobTimers | None:
     """The worst rank's timer lateness, None for programs that keep no such account."""
     found = []
     for rank in range(job.ranks):
-        path = timer_path(directory, job.name, rank)
-        if path.is_file():
-            found.append(float(json.loads(path.read_text())["p99_s"]))
+        # A rank that was killed leaves none, a full disk half a one.
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            found.append(float(json.loads(timer_path(directory, job.name, rank).read_text())["p99_s"]))
     return JobTimers(job.name, job.compute_s, max(found)) if found else None
 
 

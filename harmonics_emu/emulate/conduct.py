@@ -18,7 +18,7 @@ from harmonics_emu.emulate.protocol import Event, JobProgress, Notice, Phase, Pr
 from harmonics_emu.emulate.ranks import Launcher, RankSettings, background_name
 from harmonics_emu.emulate.sampling import BusyMeter, Sampler
 from harmonics_emu.emulate.testbed import HostCounters, Testbed
-from harmonics_emu.errors import RunFailed
+from harmonics_emu.errors import HarmonicsError, RunFailed
 from harmonics_emu.records import Decision, JobOutcome
 from harmonics_emu.scenario import Scenario
 from harmonics_emu.schedulers.interface import JobPlan, Policy
@@ -127,6 +127,7 @@ class Conductor:
         deadline = time.monotonic() + max(job.timeout_s for job in jobs)
         while time.monotonic() < deadline and not self._stop.is_set():
             self._hear(0.01)
+            self._mend(0.0)
             if not self._still_starting():
                 return
         for name in self._still_starting():
@@ -184,10 +185,7 @@ class Conductor:
             now = self._now()
             changed |= self._submit(now)
             changed |= self._apply_due_events(now)
-            if self._testbed.mend(now):
-                self._decider.controller = self._testbed.controller
-                self._decider.reinstall()
-                self._say(Notice(self._testbed.faults[-1]))
+            self._mend(now)
             active = [run.job for run in self._running if run.submitted and run.outcome is None]
             if changed and active:
                 self._decider.decide(now, active, {run.job.name: run.last_done for run in self._running})
@@ -198,6 +196,13 @@ class Conductor:
             if now >= next_progress:
                 self._report(now, sampler)
                 next_progress = now + PROGRESS_S
+
+    def _mend(self, now: float) -> None:
+        """Have what died started again, and its rules installed anew."""
+        if self._testbed.mend(now):
+            self._decider.controller = self._testbed.controller
+            self._decider.reinstall()
+            self._say(Notice(self._testbed.faults[-1]))
 
     def _hear(self, timeout_s: float) -> bool:
         """Take what the launcher says; True if a job has ended."""
@@ -305,7 +310,11 @@ class Conductor:
 
     def _rules_with_counts(self, violations: list[str]) -> list[dict[str, Any]]:
         """rules.jsonl's rows: each rule as read back, with its last counters. Packets that met no rule are a fault."""
-        counts = {rule.cookie: rule for rule in self._testbed.controller.counters(10.0)}
+        try:
+            counts = {rule.cookie: rule for rule in self._testbed.controller.counters(10.0)}
+        except HarmonicsError as error:
+            violations.append(f"what the rules counted can't be read: {error}")
+            counts = {}
         rows = []
         for rule in self._decider.rules:
             count = counts.get(rule.cookie)

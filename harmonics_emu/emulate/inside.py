@@ -18,7 +18,7 @@ from harmonics_emu.emulate.ranks import Launcher, RankSettings
 from harmonics_emu.emulate.sandbox import enter_sandbox
 from harmonics_emu.emulate.testbed import raise_testbed
 from harmonics_emu.errors import HarmonicsError
-from harmonics_emu.results.ownership import Owner
+from harmonics_emu.ownership import Owner
 from harmonics_emu.scenario import Scenario, load_scenario
 from harmonics_emu.schedulers.registry import find_policy
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from harmonics_emu.results.ownership import Owner, acting_as
+from harmonics_emu.ownership import Owner, acting_as
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from harmonics_emu.results.ownership import Owner
+from harmonics_emu.ownership import Owner
 from harmonics_emu.results.schema import Isolated
 
 

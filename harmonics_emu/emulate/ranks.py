@@ -17,7 +17,7 @@ from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.network import namespace_of
 from harmonics_emu.emulate.sandbox import SHARED_PAGES, python_command
 from harmonics_emu.errors import RunFailed
-from harmonics_emu.results.ownership import Owner
+from harmonics_emu.ownership import Owner
 from topologies.addressing import host_interface, job_interface, job_nic
 from topologies.fabric import Fabric
 from workloads.job import Background, Job

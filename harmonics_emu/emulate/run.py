@@ -18,7 +18,7 @@ from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.protocol import Event, Finished, RunRequest, decode_event, encode_line
 from harmonics_emu.emulate.sandbox import kill_sandbox, python_command, require_root, start_sandbox
 from harmonics_emu.errors import HarmonicsError, RunFailed, UsageError
-from harmonics_emu.results.ownership import Owner
+from harmonics_emu.ownership import Owner
 from harmonics_emu.results.run_directory import make_subdirectory, write_file
 from harmonics_emu.results.schema import Isolated, Result, read_result
 from harmonics_emu.scenario import Scenario
@@ -27,6 +27,7 @@ from harmonics_emu.schedulers.registry import find_policy
 from workloads.collectives import RING_ALL_REDUCE
 from workloads.job import Job
 
+SLOWEST_BPS = 8_000
 SILENCE_S = 90.0
 """The run inside reports at least every second; so long a silence means that it hangs."""
 STOP_S = 15.0
@@ -89,6 +90,22 @@ def refuse_what_may_not_run(scenario: Scenario, policy: str, allow_commands: boo
             f"job {commands[0]!r} runs a command of the scenario's own; read it, then allow it with --allow-commands"
         )
     refuse_what_is_simulated_only(scenario.jobs(), find_policy(policy))
+    _refuse_rates(scenario)
+
+
+def _refuse_rates(scenario: Scenario) -> None:
+    """UsageError for links too slow to shape, and for events that would make a link faster than all that are tried."""
+    links = scenario.fabric().links.values()
+    for link in links:
+        if link.rate_bps < SLOWEST_BPS:
+            raise UsageError(f"{link.name} has {link.rate_bps} bit/s; the emulator shapes links of 8 kbit/s and more")
+    fastest = max(link.rate_bps for link in links)
+    for event in scenario.events():
+        if event.rate_bps is not None and not SLOWEST_BPS <= event.rate_bps <= fastest:
+            raise UsageError(
+                f"the event at {event.at_s:g} s gives {event.link} {event.rate_bps} bit/s; "
+                f"the emulator takes 8 kbit/s to the fabric's fastest link ({fastest} bit/s)"
+            )
 
 
 def refuse_what_is_simulated_only(jobs: Sequence[Job], policy: Policy) -> None:

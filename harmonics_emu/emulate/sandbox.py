@@ -85,7 +85,8 @@ def orphaned_sandboxes(owner_uid: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
-        with contextlib.suppress(OSError):
+        # What others put into their environment under our name is theirs.
+        with contextlib.suppress(OSError, ValueError):
             environment = dict(
                 pair.split("=", 1)
                 for pair in (entry / "environ").read_text(errors="replace").split("\0")

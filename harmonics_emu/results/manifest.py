@@ -13,7 +13,7 @@ from typing import Any
 
 import harmonics_emu
 from harmonics_emu import shell
-from harmonics_emu.results.ownership import Owner
+from harmonics_emu.ownership import Owner
 from harmonics_emu.results.run_directory import TOOL
 
 PACKAGE = Path(harmonics_emu.__file__).resolve().parent

@@ -22,7 +22,7 @@ import msgspec
 
 import harmonics_emu
 from harmonics_emu.errors import UsageError
-from harmonics_emu.results.ownership import Owner, acting_as
+from harmonics_emu.ownership import Owner, acting_as
 
 TOOL = "harmonics-emu"
 MANIFEST = "manifest.json"

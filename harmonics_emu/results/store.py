@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from harmonics_emu.ownership import Owner
 from harmonics_emu.records import JobOutcome, Records
 from harmonics_emu.results import rows
-from harmonics_emu.results.ownership import Owner
 from harmonics_emu.results.run_directory import MANIFEST, replacing, write_file
 from harmonics_emu.results.schema import Comparison, Result, UnreadableResult, read_result, to_json
 

@@ -6,6 +6,7 @@ import os
 import stat
 from importlib.resources import files
 
+from harmonics_emu.ownership import acting_as, invoking_owner
 from harmonics_emu.scenario.checks import check
 from harmonics_emu.scenario.composer import Unreadable
 from harmonics_emu.scenario.document import MAX_BYTES, read_document
@@ -60,12 +61,16 @@ _builtin_folder = files("harmonics_emu.scenario") / "builtin"
 
 
 def _read_file(path: str) -> bytes | None:
-    """A regular file's bytes, at most one more than a scenario can have; None if there is no such file."""
+    """A regular file's bytes, at most one more than a scenario can have; None if there is no such file.
+
+    Read with the rights of the user who called sudo, since errors quote the file.
+    """
     try:
-        mode = os.stat(path).st_mode
-        if stat.S_ISREG(mode):
-            with open(path, "rb") as file:
-                return file.read(MAX_BYTES + 1)
+        with acting_as(invoking_owner()):
+            mode = os.stat(path).st_mode
+            if stat.S_ISREG(mode):
+                with open(path, "rb") as file:
+                    return file.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     except OSError as error:

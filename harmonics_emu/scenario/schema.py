@@ -123,7 +123,7 @@ class JobSection(Section):
     bucket: Size = DEFAULT_BUCKET_CAP
     """DDP's bucket size (real bytes)."""
     timeout: PositiveTime = 60.0
-    """How long a rank may wait in a collective before the job has failed."""
+    """How long a rank may wait in a collective before the job has failed. A command ends by itself, or on Ctrl-C."""
 
 
 class PolicySection(Section):

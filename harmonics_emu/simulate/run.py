@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from harmonics_emu.errors import UsageError
+from harmonics_emu.ownership import Owner
 from harmonics_emu.results.build import build_result
 from harmonics_emu.results.manifest import build_manifest
-from harmonics_emu.results.ownership import Owner
 from harmonics_emu.results.schema import Fidelity, Isolated, Result
 from harmonics_emu.results.store import write_run
 from harmonics_emu.scenario import Scenario

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harmonics_emu.errors import UsageError
-from harmonics_emu.results.ownership import acting_as
+from harmonics_emu.ownership import acting_as
 from harmonics_emu.results.run_directory import (
     RunDirectoryError,
     file_name,
