@@ -23,9 +23,3 @@ class RunFailed(HarmonicsError):
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM or SIGHUP came: what runs ends as after Ctrl-C."""
-
-
-class NotFaithful(HarmonicsError):
-    """The run finished, but its numbers are not to be trusted."""
-
-    exit_code = 3

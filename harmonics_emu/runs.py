@@ -96,7 +96,6 @@ def carry_out(
             chosen.policy,
             directory,
             owner=owner,
-            allow_commands=allow_commands,
             isolated=isolated,
             on_event=on_event,
         )

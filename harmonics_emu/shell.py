@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shlex
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
 from harmonics_emu.errors import HarmonicsError
-
-PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
+from workloads.namespaces import die_with_parent
 
 
 class CommandFailed(HarmonicsError):
@@ -73,13 +69,6 @@ def start(
         )
     except FileNotFoundError:
         raise CommandFailed(f"{argv[0]} is not installed (or not on PATH)") from None
-
-
-def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent dies; exit at once if that has happened already."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(125)
 
 
 def describe(argv: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ from harmonics_emu.schedulers.interface import JobPlan
 from harmonics_emu.simulate.routing import Router
 from topologies.fabric import Fabric
 from topologies.shaping import FRAME_BYTES, goodput_bps
-from workloads.collectives import ring_all_reduce
+from workloads.collectives import job_transfers
 from workloads.job import Job
 from workloads.output_files import spans_path, timer_path
 from workloads.spans import read_spans
@@ -127,7 +127,7 @@ def bottlenecks(fabric: Fabric, jobs: Sequence[Job], plans: Mapping[str, JobPlan
     for job in jobs:
         seconds: defaultdict[str, float] = defaultdict(float)
         planned = plans[job.name].paths if job.name in plans else {}
-        for (src, dst), size in ring_all_reduce(job.hosts, job.bytes).items():
+        for (src, dst), size in job_transfers(job, fabric.rack_of).items():
             for link in router.path(job.name, src, dst, planned.get((src, dst))):
                 seconds[link] += size / fabric.links[link].rate_bps
         slowest = max(seconds.values(), default=0.0)

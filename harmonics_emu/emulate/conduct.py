@@ -22,7 +22,7 @@ from harmonics_emu.errors import HarmonicsError, RunFailed
 from harmonics_emu.records import Decision, JobOutcome
 from harmonics_emu.scenario import Scenario
 from harmonics_emu.schedulers.interface import JobPlan, Policy
-from workloads.collectives import ring_all_reduce
+from workloads.collectives import job_transfers
 from workloads.job import Job, LinkEvent
 from workloads.job_page import JobPage, State
 from workloads.launch_messages import JobFinished, Rejected
@@ -148,7 +148,7 @@ class Conductor:
             (run.job.name, src, dst)
             for run in self._running
             if run.outcome is None and not run.job.command
-            for src, dst in ring_all_reduce(run.job.hosts, 1.0)
+            for src, dst in job_transfers(run.job, self._testbed.fabric.rack_of)
         }
         deadline = time.monotonic() + COUNTERS_S
         while wanted and time.monotonic() < deadline:

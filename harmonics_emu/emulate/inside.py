@@ -19,7 +19,7 @@ from harmonics_emu.emulate.sandbox import enter_sandbox
 from harmonics_emu.emulate.testbed import raise_testbed
 from harmonics_emu.errors import HarmonicsError
 from harmonics_emu.ownership import Owner
-from harmonics_emu.scenario import Scenario, load_scenario
+from harmonics_emu.scenario import load_scenario
 from harmonics_emu.schedulers.registry import find_policy
 
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
@@ -64,7 +64,7 @@ def _run(request: RunRequest, began: float) -> int:
         seed=request.seed,
         testbed=testbed,
         launcher=launcher,
-        settings=_rank_settings(request, scenario),
+        settings=_rank_settings(request),
         say=say,
         stop=_stop_requested(),
     )
@@ -77,7 +77,7 @@ def _run(request: RunRequest, began: float) -> int:
     return exit_code
 
 
-def _rank_settings(request: RunRequest, scenario: Scenario) -> RankSettings:
+def _rank_settings(request: RunRequest) -> RankSettings:
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     environment["HOME"] = _home(request.owner)
     # A command's `python` is the one that has torch, unless it names another by its path.

@@ -24,7 +24,6 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     seed: int
     owner: Owner | None
-    allow_commands: bool = False
     isolated: dict[str, Isolated] = {}
 
 

@@ -52,7 +52,6 @@ def emulate(
     directory: Path,
     *,
     owner: Owner | None = None,
-    allow_commands: bool = False,
     isolated: Mapping[str, Isolated] | None = None,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> EmulatedRun:
@@ -63,7 +62,6 @@ def emulate(
     not be carried to its end. A job that fails is no exception: its status is in the result.
     """
     require_root()
-    refuse_what_may_not_run(scenario, policy, allow_commands)
     logs = Logs(make_subdirectory(directory, "logs", owner), owner)
     write_file(directory, "scenario.yaml", scenario.resolved_yaml().encode(), owner)
     request = RunRequest(
@@ -72,7 +70,6 @@ def emulate(
         policy=policy,
         seed=scenario.seed,
         owner=owner,
-        allow_commands=allow_commands,
         isolated=dict(isolated or {}),
     )
     finished, interrupted = _supervise(request, logs, on_event)

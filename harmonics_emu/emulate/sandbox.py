@@ -20,6 +20,7 @@ from typing import BinaryIO, TypeVar
 
 from harmonics_emu import shell
 from harmonics_emu.errors import HarmonicsError, UsageError
+from workloads import namespaces
 
 STATE = Path("/run/harmonics")
 """Where the sandbox keeps its sockets and databases: a tmpfs of its own, short enough for Unix socket paths."""
@@ -30,7 +31,6 @@ SUPERVISOR = "HARMONICS_SUPERVISOR"
 T = TypeVar("T")
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_CLONE_NEWNET = 0x40000000
 _MS_BIND = 4096
 
 
@@ -163,12 +163,10 @@ def _is_below(path: Path, covered: Sequence[Path]) -> bool:
 
 def enter_network_namespace(name: str) -> None:
     """Move the calling thread into the named network namespace."""
-    handle = os.open(f"/run/netns/{name}", os.O_RDONLY)
     try:
-        if _libc.setns(handle, _CLONE_NEWNET) != 0:
-            raise HarmonicsError(f"can't enter network namespace {name}: {os.strerror(ctypes.get_errno())}")
-    finally:
-        os.close(handle)
+        namespaces.enter_network_namespace(f"/run/netns/{name}")
+    except OSError as error:
+        raise HarmonicsError(f"can't enter network namespace {name}: {error.strerror}") from None
 
 
 def across(namespaces: Iterable[str | None], act: Callable[[str | None], T]) -> list[T]:

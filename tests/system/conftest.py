@@ -20,6 +20,7 @@ from _pytest.reports import TestReport
 from _pytest.runner import runtestprotocol
 
 from harmonics_emu import shell
+from workloads.namespaces import die_with_parent
 
 CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000
 MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
@@ -87,7 +88,7 @@ def _read_line(pipe: int, deadline_s: float) -> bytes | None:
 
 def _be_the_sandbox(item: pytest.Item, send: int, parent: int) -> NoReturn:
     """In the forked child: enter the namespaces, fork process 1, run the test in it, send its reports, end."""
-    shell.die_with_parent(parent)
+    die_with_parent(parent)
     try:
         _check(_libc.unshare(CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS), "unshare (as root)")
     except OSError as error:
@@ -100,7 +101,7 @@ def _be_the_sandbox(item: pytest.Item, send: int, parent: int) -> NoReturn:
         os._exit(0)
     try:
         # Process 1 sees its parent as 0, so only the kernel's signal can tell it that the parent is gone.
-        shell.die_with_parent(0)
+        die_with_parent(0)
         _check(_libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "making mounts private")
         for kind, where in ((b"proc", b"/proc"), (b"sysfs", b"/sys"), (b"tmpfs", b"/run")):
             _check(_libc.mount(kind, where, kind, 0, None), f"mounting {where.decode()}")
