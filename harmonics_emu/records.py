@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from workloads.spans import ITERATION
 
-__all__ = ["ITERATION", "LINK_SAMPLE", "Decision", "JobOutcome", "Records"]
+__all__ = ["ITERATION", "LINK_SAMPLE", "Decision", "JobOutcome", "Placing", "Records"]
 
 LINK_SAMPLE = np.dtype(
     [
@@ -48,6 +48,17 @@ class Decision:
     critical_path_s: float
     plan: dict[str, Any]
     fallback: bool = False
+
+
+@dataclass(frozen=True)
+class Placing:
+    """A policy's choice of where movable jobs run, made before the run. moved_from: where those it moved were, by rank.
+
+    `isolated` figures of a moved job stay those of the hosts it was on, so that all policies are held to the same ones.
+    """
+
+    decision: Decision
+    moved_from: dict[str, tuple[str, ...]]
 
 
 @dataclass

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harmonics_emu.ownership import invoking_owner
+from harmonics_emu.records import Placing
 from harmonics_emu.results.run_directory import locked, new_run_directory, prepare_run_directory
 from harmonics_emu.results.schema import Isolated, Result
 from harmonics_emu.scenario import Scenario, load_scenario
@@ -71,15 +72,16 @@ def carry_out(
     chosen = scenario if policy is None else scenario.with_policy(policy)
     chosen = chosen if seed is None else chosen.with_seed(seed)
     find_policy(chosen.policy)
+    chosen, placing = _placed(chosen)
     owner = invoking_owner()
     if engine == "simulate":
         from harmonics_emu.simulate.run import simulate_scenario
 
         if out is None:
-            return FinishedRun(simulate_scenario(chosen, isolated=isolated), None, 0)
+            return FinishedRun(simulate_scenario(chosen, isolated=isolated, placing=placing), None, 0)
         directory = prepare_run_directory(out, owner, resume=resume)
         with locked(directory):
-            result = simulate_scenario(chosen, directory=directory, owner=owner, isolated=isolated)
+            result = simulate_scenario(chosen, directory=directory, owner=owner, isolated=isolated, placing=placing)
         return FinishedRun(result, directory, 0)
     from harmonics_emu.emulate.run import emulate, refuse_what_may_not_run
     from harmonics_emu.emulate.sandbox import require_root
@@ -97,6 +99,16 @@ def carry_out(
             directory,
             owner=owner,
             isolated=isolated,
+            placing=placing,
             on_event=on_event,
         )
     return FinishedRun(finished.result, directory, finished.exit_code, finished.interrupted)
+
+
+def _placed(scenario: Scenario) -> tuple[Scenario, Placing | None]:
+    """The scenario with its movable jobs where its policy puts them."""
+    if not scenario.movable:
+        return scenario, None
+    from harmonics_emu.planning import place
+
+    return place(scenario)

@@ -14,6 +14,7 @@ from harmonics_emu.cli.output import print_json, print_rich, print_table
 
 if TYPE_CHECKING:
     from harmonics_emu.planning import FirstPlan
+    from harmonics_emu.records import Placing
     from harmonics_emu.schedulers.interface import HostPair
     from topologies.fabric import Fabric, Path
 
@@ -30,7 +31,8 @@ MAX_FACT = 300
 def command(scenario: str, policy: str | None, seed: int | None, solves: int, as_json: bool) -> None:
     """Print the plan that a policy makes for SCENARIO at time zero, and how long that took.
 
-    The plan is for the jobs that come first: those with the earliest `start`, each when its offset says. Nothing runs.
+    The plan is for the jobs that come first: those with the earliest `start`, each when its offset says. Jobs that may
+    be moved are placed before, where the policy does that. Nothing runs.
     No further solve is begun after 2 s.
     """
     from harmonics_emu.planning import plan_first
@@ -60,8 +62,13 @@ def _summary(name: str, first: FirstPlan) -> dict[str, Any]:
         "solve_s": {"median": median(times), "min": min(times), "max": max(times)},
         "critical_path_s": median(decision.critical_path_s for decision in first.decisions),
         "fallback": first.decisions[0].fallback,
+        "placement": None if first.placing is None else _placement(first.placing),
         "plan": plan_values(first.plan),
     }
+
+
+def _placement(placing: Placing) -> dict[str, Any]:
+    return {"solve_s": placing.decision.solve_s, **placing.decision.plan["facts"]["placement"]}
 
 
 def _print_plan(summary: Mapping[str, Any], first: FirstPlan) -> None:
@@ -76,6 +83,8 @@ def _print_plan(summary: Mapping[str, Any], first: FirstPlan) -> None:
     print_rich(Text(head))
     if summary["fallback"]:
         click.echo("The policy fell back to a simpler plan.")
+    if summary["placement"]:
+        print_rich(Text(_placing_line(summary["placement"])))
     rows = []
     for state in first.snapshot.jobs:
         plan = first.plan.of(state.job.name)
@@ -94,6 +103,15 @@ def _print_plan(summary: Mapping[str, Any], first: FirstPlan) -> None:
         facts = ((name, _shortened(json.dumps(value, ensure_ascii=False))) for name, value in first.plan.facts.items())
         print_table(("fact", "value"), facts)
     print_rich(Text("Level 0 is served first. Paths: topmost switches, where there are several. '-': nothing set."))
+
+
+def _placing_line(placement: Mapping[str, Any]) -> str:
+    """`Placement: chosen of 10 in 26 ms; moved: a to r0h0 r0h1, b to r1h0 r1h1`"""
+    from harmonics_emu.results.tables import seconds
+
+    (took,) = seconds([placement["solve_s"]])
+    moved = ", ".join(f"{name} to {' '.join(placement['hosts'][name])}" for name in placement["moved"])
+    return f"Placement: chosen of {placement['candidates']} in {took}; moved: {moved or 'nobody'}"
 
 
 def _turns(fabric: Fabric, pairs: Iterable[HostPair], paths: Mapping[HostPair, Path]) -> str | None:

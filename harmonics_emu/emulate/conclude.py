@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def conclude(
     request: RunRequest, scenario: Scenario, testbed: Testbed, outcome: Outcome, timings: Mapping[str, float]
 ) -> int:
     """Write the run directory and return the run's exit status: 1 if a job failed, 3 if it is not faithful, else 0."""
-    directory, jobs, fabric = Path(request.directory), testbed.jobs, testbed.fabric
+    directory, jobs, fabric, placing = Path(request.directory), testbed.jobs, testbed.fabric, request.placing
     records = Records(
         engine="emulate",
         policy=request.policy,
@@ -48,11 +49,12 @@ def conclude(
         iterations={job.name: _iterations(directory, job) for job in jobs},
         outcomes=outcome.outcomes,
         links=outcome.links,
-        decisions=outcome.decisions,
+        decisions=outcome.decisions if placing is None else [placing.decision, *outcome.decisions],
         rules=outcome.rules,
         gates_failed_open=outcome.gates_failed_open,
     )
-    predicted = {job.name: _predict(fabric, job) for job in jobs}
+    moved_from = {} if placing is None else placing.moved_from
+    predicted = {job.name: _predict(fabric, replace(job, hosts=moved_from.get(job.name, job.hosts))) for job in jobs}
     fidelity = judge(
         Evidence(
             cpu_busy=outcome.cpu_busy,

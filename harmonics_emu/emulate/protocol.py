@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from harmonics_emu.ownership import Owner
+from harmonics_emu.records import Placing
 from harmonics_emu.results.schema import Isolated
 
 
@@ -16,7 +17,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One run to make. The scenario lies, resolved, in `directory`/scenario.yaml.
 
     owner: as whom ranks run and to whom files belong, None for root. working_directory: where commands start.
-    isolated: per job what it does alone, where that was measured before; the rest is predicted.
+    isolated: per job what it does alone, where that was measured before; the rest is predicted. placing: how the
+    scenario's movable jobs were placed.
     """
 
     directory: str
@@ -25,6 +27,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     owner: Owner | None
     isolated: dict[str, Isolated] = {}
+    placing: Placing | None = None
 
 
 class Phase(msgspec.Struct, tag=True, frozen=True):

@@ -19,6 +19,7 @@ from harmonics_emu.emulate.protocol import Event, Finished, RunRequest, decode_e
 from harmonics_emu.emulate.sandbox import kill_sandbox, python_command, require_root, start_sandbox
 from harmonics_emu.errors import HarmonicsError, RunFailed, UsageError
 from harmonics_emu.ownership import Owner
+from harmonics_emu.records import Placing
 from harmonics_emu.results.run_directory import make_subdirectory, write_file
 from harmonics_emu.results.schema import Isolated, Result, read_result
 from harmonics_emu.scenario import Scenario
@@ -53,11 +54,13 @@ def emulate(
     *,
     owner: Owner | None = None,
     isolated: Mapping[str, Isolated] | None = None,
+    placing: Placing | None = None,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> EmulatedRun:
     """Run a scenario on the emulator, into a directory that `prepare_run_directory` made.
 
     Call it from the main thread or one that outlives the run: the sandbox dies with the thread that started it.
+    placing: how the scenario's movable jobs were placed, for the record.
     UsageError without root, or where the scenario asks for what this machine can't do; RunFailed where the run could
     not be carried to its end. A job that fails is no exception: its status is in the result.
     """
@@ -71,6 +74,7 @@ def emulate(
         seed=scenario.seed,
         owner=owner,
         isolated=dict(isolated or {}),
+        placing=placing,
     )
     finished, interrupted = _supervise(request, logs, on_event)
     if finished.error is not None:

@@ -1,6 +1,6 @@
-"""Puts ranks on GPUs: over all racks evenly (`spread`), or over as few as possible (`packed`).
+"""Puts ranks on GPUs: over all racks evenly (`spread`), over as few as possible (`packed`), or at random (`scattered`).
 
-Both number ranks rack by rack, and host by host inside a rack, so a ring in rank order leaves and enters each rack
+All number ranks rack by rack, and host by host inside a rack, so a ring in rank order leaves and enters each rack
 once. Emptier racks and hosts are taken first, the first of equals by position in the fabric.
 """
 
@@ -10,6 +10,7 @@ import heapq
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Sequence
+from random import Random
 
 from topologies.fabric import Fabric
 
@@ -69,6 +70,13 @@ class Placer:
     def packed(self, workers: int) -> tuple[str, ...]:
         """Hosts of a job's ranks in the fullest rack that has room for all, or else in the emptiest ones. NoRoom."""
         return self._place(self._packed_shares(workers), one_by_one=False)
+
+    def scattered(self, workers: int, draw: Random) -> tuple[str, ...]:
+        """Hosts of a job's ranks in racks as they come if GPUs are drawn one after another. NoRoom."""
+        racks = range(len(self._rack_gpus))
+        room = [self._available(rack) for rack in racks]
+        shares = Counter(draw.sample(racks, self._need(workers), counts=room))
+        return self._place(shares, one_by_one=True)
 
     def _even_shares(self, workers: int) -> dict[int, int]:
         """How many ranks each rack takes: rounds over the racks, the emptiest first, one rank a rack and round."""

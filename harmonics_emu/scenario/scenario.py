@@ -93,6 +93,11 @@ class Scenario:
             for index, (section, start_s) in enumerate(zip(self.file.jobs, _starts(self.file), strict=True))
         )
 
+    @property
+    def movable(self) -> tuple[str, ...]:
+        """Names of the jobs that a policy may put elsewhere before the run begins."""
+        return tuple(job.name for job in self.file.jobs if job.movable)
+
     def background(self) -> tuple[Background, ...]:
         return tuple(Background(flow.src, flow.dst, flow.rate) for flow in self.file.background)
 
@@ -110,6 +115,14 @@ class Scenario:
             return self
         find_policy(name)
         return self._with(policy=PolicySection(name=name))
+
+    def with_placement(self, hosts: Mapping[str, tuple[str, ...]]) -> Scenario:
+        """The same with these jobs on these hosts, one for each rank, and no job that may be moved any more."""
+        jobs = (
+            job.model_copy(update={"placement": hosts.get(job.name, job.placement), "movable": False})
+            for job in self.file.jobs
+        )
+        return self._with(jobs=tuple(jobs))
 
     def with_seed(self, seed: int) -> Scenario:
         """The same with another seed. UsageError unless it is one that a file could hold."""

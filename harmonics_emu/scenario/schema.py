@@ -96,6 +96,8 @@ class JobSection(Section):
     """Number of ranks, one GPU each; needed unless placement lists the hosts."""
     placement: Placement = "spread"
     """spread: over all racks evenly; packed: over as few racks as possible; or the host of each rank."""
+    movable: StrictBool = False
+    """Whether a policy that chooses placements (cassini) may put the job elsewhere before the run begins."""
     program: Program = "ddp"
     """ddp: gradients in buckets, as DistributedDataParallel; allreduce: a sweep of sizes; or {command: [...]}."""
     collective: Collective = "ring-all-reduce"

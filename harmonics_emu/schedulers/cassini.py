@@ -2,12 +2,12 @@
 
 Each job is an arc on a circle; on each link the circles of its jobs are rotated until their demands fit; the affinity
 graph makes one time-shift a job of the rotations on all links. Paths, levels and rates stay as under fair sharing.
+Where jobs may be moved, the placement under which they fit their links best is taken first (cassini_placement).
 docs/schedulers/cassini.md tells what of this the paper's abstract says, what is reconstructed, and what is our choice.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,19 +17,12 @@ import numpy as np
 
 from harmonics_emu.errors import UsageError
 from harmonics_emu.scenario.quantities import parse_positive_time
-from harmonics_emu.schedulers.affinity_graph import LinkVertex, break_loops, contended_links, trees, unique_shifts
-from harmonics_emu.schedulers.interface import FunctionPolicy, JobPlan, Plan, Snapshot
-from harmonics_emu.schedulers.job_rhythm import Rhythm, capacities_beside_background, rhythms
-from harmonics_emu.schedulers.unified_circle import (
-    Arc,
-    Circle,
-    Rotations,
-    angles_for,
-    best_rotations,
-    sample,
-    score,
-    unify,
-)
+from harmonics_emu.schedulers.affinity_graph import LinkVertex, break_loops, trees, unique_shifts
+from harmonics_emu.schedulers.cassini_placement import choose_placement
+from harmonics_emu.schedulers.interface import JobPlan, PlacementChoice, Plan, Snapshot
+from harmonics_emu.schedulers.job_rhythm import Rhythm
+from harmonics_emu.schedulers.link_fit import LinkFit, fit_link, meetings
+from harmonics_emu.schedulers.unified_circle import Circle, unify
 
 COMPATIBLE = 0.98
 """Jobs on a link are compatible from this score on: what does not fit is at most 2 % of what the link carries."""
@@ -39,20 +32,6 @@ MAX_STARTS = 1000
 EPOCHS_AHEAD = 2
 """With an epoch, start times reach this many epochs ahead, so that a late re-plan finds jobs still held."""
 ROUNDING = 1e-6
-
-
-@dataclass(frozen=True)
-class LinkFit:
-    """The best rotations on one link vertex, beside how its jobs fit if nobody is delayed. shifts_s: by job."""
-
-    vertex: LinkVertex
-    found: Rotations
-    present: float
-    shifts_s: Mapping[str, float]
-
-    @property
-    def gain(self) -> float:
-        return self.found.score - self.present
 
 
 @dataclass(frozen=True)
@@ -79,13 +58,7 @@ def plan_cassini(snapshot: Snapshot) -> Plan:
     The only option is `epoch`, the engine's interval between plans. UsageError for any other.
     """
     epoch_s = _epoch_s(snapshot.options)
-    capacity = capacities_beside_background(snapshot)
-    jobs = rhythms(snapshot, capacity)
-    demand: dict[str, dict[str, float]] = {}
-    for name, job in jobs.items():
-        for link, rate in job.demand.items():
-            demand.setdefault(link, {})[name] = rate
-    vertices = contended_links(demand, capacity, {name: job.duty for name, job in jobs.items()})
+    jobs, vertices = meetings(snapshot)
     kept, dropped = break_loops(vertices)
     planned = [_plan_tree(tree, jobs, snapshot) for tree in trees(kept)]
     plans = {
@@ -101,7 +74,7 @@ def _plan_tree(tree: Sequence[LinkVertex], every: Mapping[str, Rhythm], snapshot
     circle = unify([job.period_s for job in jobs.values()])
     repeats = dict(zip(jobs, circle.repeats.tolist(), strict=True))
     periods_s = {name: circle.perimeter_s / count for name, count in repeats.items()}
-    fits = [_fit(vertex, jobs, repeats, circle.perimeter_s, snapshot) for vertex in tree]
+    fits = [fit_link(vertex, jobs, repeats, circle.perimeter_s, snapshot) for vertex in tree]
     shifts_s = unique_shifts(tree, [fit.shifts_s for fit in fits], periods_s)
     delays_s = _least_delays(jobs, shifts_s, periods_s)
     held = circle.exact and all(fit.found.score >= COMPATIBLE for fit in fits)
@@ -114,45 +87,6 @@ def _plan_tree(tree: Sequence[LinkVertex], every: Mapping[str, Rhythm], snapshot
         delays_s = dict.fromkeys(jobs, 0.0)
         held = circle.exact and all(fit.present >= COMPATIBLE for fit in fits)
     return TreePlan(tuple(fits), circle, delays_s, periods_s if held else None)
-
-
-def _fit(
-    vertex: LinkVertex,
-    jobs: Mapping[str, Rhythm],
-    repeats: Mapping[str, int],
-    perimeter_s: float,
-    snapshot: Snapshot,
-) -> LinkFit:
-    """Rotations of the jobs on one link, on the part of the circle after which they all repeat together."""
-    common = math.gcd(*(repeats[name] for name in vertex.jobs))
-    perimeter_s /= common
-    laps = [repeats[name] // common for name in vertex.jobs]
-    angles = angles_for(laps)
-    demand = np.array(
-        [
-            sample(_arcs(jobs[name], rate), count, perimeter_s, angles)
-            for (name, rate), count in zip(vertex.demand.items(), laps, strict=True)
-        ]
-    )
-    at = [
-        (jobs[name].ready_s - snapshot.time_s) % (perimeter_s / count)
-        for name, count in zip(vertex.jobs, laps, strict=True)
-    ]
-    angle_s = perimeter_s / angles
-    start = [round(own / angle_s) % angles for own in at]
-    found = best_rotations(demand, laps, vertex.capacity, _seed(snapshot.seed, vertex), start)
-    stay = list(found.steps) == start
-    shifts = at if stay else [step * angle_s for step in found.steps]
-    return LinkFit(
-        vertex=vertex,
-        found=found,
-        present=score(demand, start, vertex.capacity),
-        shifts_s=dict(zip(vertex.jobs, shifts, strict=True)),
-    )
-
-
-def _arcs(job: Rhythm, rate: float) -> list[Arc]:
-    return [Arc(arc.start_s, arc.length_s, rate) for arc in job.arcs]
 
 
 def _least_delays(
@@ -226,11 +160,6 @@ def _facts(planned: Sequence[TreePlan], dropped: Sequence[LinkVertex]) -> dict[s
     }
 
 
-def _seed(seed: int, vertex: LinkVertex) -> int:
-    text = "\0".join([str(seed), *vertex.links])
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
 def _epoch_s(options: Mapping[str, Any]) -> float | None:
     unknown = [name for name in options if name != "epoch"]
     if unknown:
@@ -243,6 +172,18 @@ def _epoch_s(options: Mapping[str, Any]) -> float | None:
         raise UsageError(f"policy.epoch: {error}") from None
 
 
-policy = FunctionPolicy(
-    "cassini", "start times that interleave jobs on shared links (CASSINI, NSDI 2024)", plan_cassini
-)
+@dataclass(frozen=True)
+class Cassini:
+    """The policy: where jobs go that may move, and when jobs start their collectives."""
+
+    name = "cassini"
+    summary = "start times that interleave jobs on shared links (CASSINI, NSDI 2024)"
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        return plan_cassini(snapshot)
+
+    def choose_placement(self, candidates: Sequence[Snapshot]) -> PlacementChoice:
+        return choose_placement(candidates)
+
+
+policy = Cassini()

@@ -6,7 +6,7 @@ keeps no state that the snapshot does not carry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -98,6 +98,26 @@ class WeightedPolicy(Policy, Protocol):
 
     def weight(self, sent: float) -> float:
         """The weight, above zero, of a job that has sent this fraction of its iteration's bytes."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlacementChoice:
+    """Which of several placements a policy takes. facts: what goes on record with it, JSON values only."""
+
+    index: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class PlacingPolicy(Policy, Protocol):
+    """A policy that also says, once and before the run, where the jobs go that the scenario lets move."""
+
+    def choose_placement(self, candidates: Sequence[Snapshot]) -> PlacementChoice:
+        """One of the candidates: all jobs of the scenario as if they were there at time zero, placed differently.
+
+        The first one is the placement that every other policy gets.
+        """
         ...
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harmonics_emu.errors import UsageError
 from harmonics_emu.ownership import Owner
+from harmonics_emu.records import Placing
 from harmonics_emu.results.build import build_result
 from harmonics_emu.results.manifest import build_manifest
 from harmonics_emu.results.schema import Fidelity, Isolated, Result
@@ -30,12 +32,13 @@ def simulate_scenario(
     directory: Path | None = None,
     owner: Owner | None = None,
     isolated: Mapping[str, Isolated] | None = None,
+    placing: Placing | None = None,
 ) -> Result:
     """Simulate a scenario under its own policy and seed.
 
     directory: from prepare_run_directory, gets the run's files; None writes none.
-    isolated: what jobs do alone, where it is known; the fluid model predicts the others. UsageError for a scenario
-    that can't be simulated.
+    isolated: what jobs do alone, where it is known; the fluid model predicts the others. placing: how its policy placed
+    the scenario's movable jobs, for the record. UsageError for a scenario that can't be simulated.
     """
     fabric, jobs = scenario.fabric(), scenario.jobs()
     for job in jobs:
@@ -51,10 +54,14 @@ def simulate_scenario(
         scenario.events(),
         options,
     )
-    known = dict(isolated or {})
+    known, moved_from = dict(isolated or {}), {}
+    if placing is not None:
+        records.decisions.insert(0, placing.decision)
+        moved_from = placing.moved_from
     for job in jobs:
         if job.name not in known:
-            known[job.name] = _predicted(fabric, job, scenario.seed)
+            unmoved = replace(job, hosts=moved_from.get(job.name, job.hosts))
+            known[job.name] = _predicted(fabric, unmoved, scenario.seed)
     result = build_result(records, jobs, fabric, scenario.name, known, Fidelity(verdict="faithful"))
     if directory is not None:
         settings = {"granularity": options.granularity, "sample_s": options.sample_s, "epoch_s": options.epoch_s}

@@ -170,7 +170,7 @@ WRONG = {
         """
         4:3: jobs[0].workers: missing; hint: say how many, as workers: 4, or list the hosts in placement
         4:70: jobs[0].worker: unknown key; hint: did you mean 'workers'?
-        4:81: jobs[0].xyzzy: unknown key; hint: there are: name, model, gradients, sizes, workers, placement, program, collective, servers, stages, compute, gpu, ... (20 in all)
+        4:81: jobs[0].xyzzy: unknown key; hint: there are: name, model, gradients, sizes, workers, placement, movable, program, collective, servers, stages, compute, ... (21 in all)
         """,
     ),
     "unknown key in a nested section": (
