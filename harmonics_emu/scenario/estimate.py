@@ -1,12 +1,19 @@
-"""How long each job would communicate if it were alone: a fluid estimate from its bytes and the links, no run."""
+"""How long a job takes if it has the fabric to itself: the fluid model in closed form, no run.
+
+The engine comes to the same times for a job without compute jitter, which a test holds; so this serves `validate`,
+the emulator's predictions and, through simulate.predict, the simulator's isolated times alike. With jitter an iteration
+lasts as long as its slowest rank computes, which only a run of the engine draws; here jitter is left out.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from topologies.fabric import Fabric
-from workloads.collectives import rank_transfers
+from harmonics_emu.simulate.entities import job_flows
+from harmonics_emu.simulate.routing import capacities, intra_host_link, least_loaded_paths
+from topologies.fabric import Fabric, Path
 from workloads.job import Job
 
 
@@ -26,31 +33,39 @@ class Alone:
 
 
 def estimate_alone(fabric: Fabric, job: Job) -> Alone:
-    """The estimate, phases of a collective overlapping; each pair of hosts takes the path that is least loaded when its
-    turn comes.
+    """The estimate, phases of a collective overlapping, on `best_paths`.
+
+    UsageError for a collective that there is not, or that can't join the job's ranks.
     """
-    between: defaultdict[tuple[str, str], float] = defaultdict(float)
-    inside: defaultdict[str, float] = defaultdict(float)
-    for (sender, receiver), size in rank_transfers(job, fabric.rack_of).items():
-        src, dst = job.hosts[sender], job.hosts[receiver]
-        if src == dst:
-            inside[src] += size
-        else:
-            between[src, dst] += size
+    capacity = capacities(fabric)
+    shares = _shares(fabric, job)
+    paths = _paths(fabric, shares)
     seconds: defaultdict[str, float] = defaultdict(float)
-    for (src, dst), size in between.items():
-        options = fabric.paths(src, dst)
-        path = min(options, key=lambda path: max(seconds[link] for link in path))
-        for link in path:
-            seconds[link] += 8 * size / fabric.links[link].rate_bps
+    for (src, dst), share in shares.items():
+        for link in paths.get((src, dst), (intra_host_link(src),)):
+            seconds[link] += share / capacity[link]
     bottleneck = max(seconds, key=seconds.__getitem__, default=None)
     per_byte = seconds[bottleneck] if bottleneck is not None else 0.0
-    if fabric.intra_host_bps is not None and inside:
-        within = 8 * max(inside.values()) / fabric.intra_host_bps
-        bottleneck, per_byte = (bottleneck, per_byte) if per_byte >= within else (None, within)
     communication = job.bytes * per_byte
     iteration = _iteration(job, per_byte)
     return Alone(communication, iteration, communication / iteration if iteration else 0.0, bottleneck)
+
+
+def best_paths(fabric: Fabric, job: Job) -> dict[tuple[str, str], Path]:
+    """The paths that a job alone takes, for each pair of hosts that it sends between. Errors as in estimate_alone."""
+    return _paths(fabric, _shares(fabric, job))
+
+
+def _shares(fabric: Fabric, job: Job) -> dict[tuple[str, str], float]:
+    """Bytes between two hosts, or inside one that has a link of its own, for each byte of gradient."""
+    shares: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for flow in job_flows(job, fabric):
+        shares[flow.src, flow.dst] += flow.share
+    return dict(shares)
+
+
+def _paths(fabric: Fabric, shares: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], Path]:
+    return least_loaded_paths(fabric, ((src, dst, share) for (src, dst), share in shares.items()))
 
 
 def _iteration(job: Job, per_byte: float) -> float:

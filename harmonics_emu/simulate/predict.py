@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -10,11 +9,11 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from harmonics_emu.errors import RunFailed
+from harmonics_emu.scenario.estimate import best_paths, estimate_alone
 from harmonics_emu.schedulers.fair import policy as fair
-from harmonics_emu.schedulers.interface import FunctionPolicy, HostPair, JobPlan, Plan, Policy
+from harmonics_emu.schedulers.interface import FunctionPolicy, JobPlan, Plan, Policy
 from harmonics_emu.simulate.engine import Options, simulate
-from harmonics_emu.simulate.entities import job_flows
-from harmonics_emu.simulate.routing import least_loaded_paths
+from harmonics_emu.simulate.state import check_inputs
 from topologies.fabric import Fabric
 from workloads.job import Background, Job, LinkEvent
 
@@ -35,15 +34,24 @@ def isolated(fabric: Fabric, job: Job, seed: int = 0) -> Means:
 
 
 def alone(fabric: Fabric, job: Job, seed: int = 0) -> tuple[Means, float]:
-    """As `isolated`, with the training time of all the job's iterations beside it."""
-    # Without jitter all iterations of a job alone are the same, so that one tells all.
-    iterations = job.iterations if job.compute_cv > 0 else 1
-    only = replace(job, start_s=0.0, iterations=iterations, warmup=min(job.warmup, iterations - 1))
+    """As `isolated`, with the training time of all the job's iterations beside it.
+
+    Without jitter all iterations of a job alone are the same, and known in closed form.
+    """
+    check_inputs(fabric, [job], (), ())
+    if job.compute_cv == 0:
+        iteration_s = estimate_alone(fabric, job).iteration_s
+        return Means(iteration_s, iteration_s - job.compute_s), iteration_s * job.iterations
+    return simulate_alone(fabric, job, seed)
+
+
+def simulate_alone(fabric: Fabric, job: Job, seed: int = 0) -> tuple[Means, float]:
+    """As `alone`, by a run of the engine over all iterations."""
+    only = replace(job, start_s=0.0)
+    plan = JobPlan(paths=best_paths(fabric, job))
     best = FunctionPolicy("best-path", "least loaded paths", lambda _: Plan("best-path", {job.name: plan}))
-    plan = JobPlan(paths=_best_paths(fabric, job))
     records = simulate(fabric, [only], best, seed, options=Options(sample_s=None))
-    means = _means(records.iterations[job.name], only.warmup)
-    return means, records.outcomes[job.name].end_s * job.iterations / iterations
+    return _means(records.iterations[job.name], only.warmup), records.outcomes[job.name].end_s
 
 
 def predict(
@@ -61,13 +69,6 @@ def predict(
         if outcome.error is not None:
             raise RunFailed(f"job {outcome.name} {outcome.error}")
     return {job.name: _means(records.iterations[job.name], job.warmup) for job in jobs}
-
-
-def _best_paths(fabric: Fabric, job: Job) -> dict[HostPair, tuple[str, ...]]:
-    demands: defaultdict[HostPair, float] = defaultdict(float)
-    for flow in job_flows(job, fabric):
-        demands[flow.src, flow.dst] += flow.share
-    return least_loaded_paths(fabric, ((src, dst, share) for (src, dst), share in demands.items()))
 
 
 def _means(rows: NDArray[Any], warmup: int) -> Means:

@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from harmonics_emu.cli.main import main
 from harmonics_emu.errors import RunFailed
 from harmonics_emu.results.store import load_run
 from harmonics_emu.scenario import load_scenario
-from harmonics_emu.simulate.predict import alone, isolated, predict
+from harmonics_emu.simulate.predict import alone, isolated, predict, simulate_alone
 from tests.unit.simulate.cases import fabric, job, levels
-from workloads.job import LinkEvent
+from topologies.fabric import Fabric
+from topologies.rack_spine import rack_spine
+from workloads.job import Job, LinkEvent
 
 
 def test_isolated_takes_the_best_paths() -> None:
@@ -34,6 +38,31 @@ def test_training_time_alone_is_that_of_all_iterations() -> None:
     means, training_s = alone(fabric(), shaky, seed=3)
     assert means.communication_s == pytest.approx(1.0)
     assert training_s == pytest.approx(50 * means.iteration_s, rel=0.01)
+
+
+@st.composite
+def lone_jobs(draw: st.DrawFn) -> tuple[Fabric, Job]:
+    gpus = draw(st.integers(1, 2))
+    on = rack_spine(3, 3, draw(st.integers(1, 3)), 10**8, draw(st.sampled_from([10**7, 10**8])), gpus, 10**9)
+    slots = [host.name for host in on.hosts for _ in range(gpus)]
+    ranks = draw(st.integers(1, 6))
+    hosts = draw(st.permutations(slots))[:ranks]
+    return on, job(
+        hosts=tuple(hosts),
+        collective=draw(st.sampled_from(["ring-all-reduce", "all-to-all", "tree-all-reduce", "broadcast"])),
+        compute_s=draw(st.sampled_from([0.0, 0.01, 0.3])),
+        overlap=draw(st.sampled_from([0.0, 0.5, 1.0])),
+        bucket_bytes=tuple(draw(st.lists(st.integers(0, 10**6), max_size=4))),
+    )
+
+
+@given(lone_jobs())
+@settings(max_examples=60, deadline=None)
+def test_the_closed_form_is_what_the_engine_comes_to(drawn: tuple[Fabric, Job]) -> None:
+    on, one = drawn
+    (means, training_s), (engine, engine_training_s) = alone(on, one), simulate_alone(on, one)
+    assert means == pytest.approx(engine, rel=1e-9, abs=1e-9)
+    assert training_s == pytest.approx(engine_training_s, rel=1e-9, abs=1e-9)
 
 
 def test_predict_gives_means_without_warm_up() -> None:
