@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from harmonics_emu.errors import UsageError
-from harmonics_emu.scenario.quantities import parse_positive_time
 from harmonics_emu.schedulers.affinity_graph import LinkVertex, break_loops, trees, unique_shifts
 from harmonics_emu.schedulers.cassini_placement import choose_placement
 from harmonics_emu.schedulers.interface import JobPlan, PlacementChoice, Plan, Snapshot
 from harmonics_emu.schedulers.job_rhythm import Rhythm
 from harmonics_emu.schedulers.link_fit import LinkFit, fit_link, meetings
+from harmonics_emu.schedulers.options import check_options, epoch_option
 from harmonics_emu.schedulers.unified_circle import Circle, unify
 
 COMPATIBLE = 0.98
@@ -57,7 +56,8 @@ def plan_cassini(snapshot: Snapshot) -> Plan:
 
     The only option is `epoch`, the engine's interval between plans. UsageError for any other.
     """
-    epoch_s = _epoch_s(snapshot.options)
+    check_options("cassini", snapshot.options)
+    epoch_s = epoch_option(snapshot.options)
     jobs, vertices = meetings(snapshot)
     kept, dropped = break_loops(vertices)
     planned = [_plan_tree(tree, jobs, snapshot) for tree in trees(kept)]
@@ -158,18 +158,6 @@ def _facts(planned: Sequence[TreePlan], dropped: Sequence[LinkVertex]) -> dict[s
             for tree in planned
         ],
     }
-
-
-def _epoch_s(options: Mapping[str, Any]) -> float | None:
-    unknown = [name for name in options if name != "epoch"]
-    if unknown:
-        raise UsageError(f"policy cassini has no option {unknown[0]!r}; it has: epoch")
-    if "epoch" not in options:
-        return None
-    try:
-        return parse_positive_time(options["epoch"])
-    except ValueError as error:
-        raise UsageError(f"policy.epoch: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harmonics_emu.errors import UsageError
 from harmonics_emu.schedulers.interface import Plan, Snapshot
+from harmonics_emu.schedulers.options import check_options
 
 SLOPE = 1.75
 INTERCEPT = 0.25
@@ -31,9 +31,7 @@ class Mltcp:
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """No plan. UsageError for any option but the engine's `epoch`."""
-        unknown = [name for name in snapshot.options if name != "epoch"]
-        if unknown:
-            raise UsageError(f"policy mltcp has no option {unknown[0]!r}; it has: epoch")
+        check_options(self.name, snapshot.options)
         return Plan(policy=self.name)
 
     def weight(self, sent: float) -> float:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from harmonics_emu.errors import UsageError
+from harmonics_emu.schedulers.options import check_options
 from workloads.job import LEVELS
 
 FIRST_LEVEL = 1
 """Level 0 is not given out: on the emulator, acknowledgements and control messages ride in its band."""
 MOST_LEVELS = LEVELS - FIRST_LEVEL
-OPTIONS = ("epoch", "levels")
 
 
 def first_ones_alone(jobs: int, levels: int) -> list[int]:
@@ -30,9 +30,7 @@ def level_option(policy: str, options: Mapping[str, Any]) -> int:
 
     UsageError for another value, or for an option that is neither this nor the engine's `epoch`.
     """
-    unknown = [name for name in options if name not in OPTIONS]
-    if unknown:
-        raise UsageError(f"policy {policy} has no option {unknown[0]!r}; it has: {', '.join(OPTIONS)}")
+    check_options(policy, options, "levels")
     levels = options.get("levels", MOST_LEVELS)
     if isinstance(levels, bool) or not isinstance(levels, int) or not 1 <= levels <= MOST_LEVELS:
         raise UsageError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from harmonics_emu.errors import UsageError
 from harmonics_emu.ownership import Owner
@@ -15,7 +14,7 @@ from harmonics_emu.results.manifest import build_manifest
 from harmonics_emu.results.schema import Fidelity, Isolated, Result
 from harmonics_emu.results.store import write_run
 from harmonics_emu.scenario import Scenario
-from harmonics_emu.scenario.quantities import parse_positive_time
+from harmonics_emu.schedulers.options import epoch_option
 from harmonics_emu.schedulers.registry import find_policy
 from harmonics_emu.simulate.engine import Options, simulate
 from harmonics_emu.simulate.predict import alone
@@ -72,13 +71,8 @@ def simulate_scenario(
 
 def engine_options(scenario: Scenario) -> Options:
     """How to simulate a scenario: its policy's `epoch` is the engine's. UsageError if that is no time."""
-    policy: dict[str, Any] = dict(scenario.policy_options)
-    epoch_s = None
-    if "epoch" in policy:
-        try:
-            epoch_s = parse_positive_time(policy["epoch"])
-        except ValueError as error:
-            raise UsageError(f"policy.epoch: {error}") from None
+    policy = scenario.policy_options
+    epoch_s = epoch_option(policy)
     sample_s = None if len(scenario.fabric().hosts) >= LARGE_HOSTS else Options.sample_s
     return Options(sample_s=sample_s, epoch_s=epoch_s, policy=policy)
 
