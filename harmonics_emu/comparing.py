@@ -3,13 +3,13 @@
 A comparison's directory holds one folder a run, so that one that was interrupted goes on where it stopped:
 
     DIR/isolated/JOB/        each job alone (emulator only; the simulator predicts it in each run)
-    DIR/POLICY/REPEAT/       the runs themselves
+    DIR/POLICY/REPEAT/       the runs themselves; a policy with options has a folder for them
     DIR/scenario.yaml, DIR/comparison.json
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from harmonics_emu.results.schema import Comparison, Isolated, Result, read_resu
 from harmonics_emu.results.store import holds_result, write_comparison
 from harmonics_emu.runs import Engine, carry_out
 from harmonics_emu.scenario import Scenario
+from harmonics_emu.scenario.policy_choice import PolicyChoice, labelled
 from harmonics_emu.schedulers.registry import find_policy
 
 ISOLATED_ITERATIONS = 40
@@ -54,20 +55,23 @@ def compare_policies(
 ) -> FinishedComparison:
     """Run every policy `repeats` times and compare. Repeat number r has the scenario's seed + r, for all policies.
 
+    policies: names, or names with options (`crux:levels=4`); the comparison calls each by its name, and by the whole
+    text where two are of one name.
     `directory` may hold an earlier, interrupted comparison of the same scenario: runs that it has are kept.
     on_run hears of each run before it begins, on_event what happens in it.
     """
-    for policy in policies:
-        find_policy(policy)
+    choices = labelled(policies)
+    for choice in choices.values():
+        find_policy(choice.name)
     owner = invoking_owner()
     directory = prepare_run_directory(directory, owner, resume=True)
     with locked(directory):
-        return _compare(scenario, policies, engine, repeats, directory, owner, allow_commands, on_run, on_event)
+        return _compare(scenario, choices, engine, repeats, directory, owner, allow_commands, on_run, on_event)
 
 
 def _compare(
     scenario: Scenario,
-    policies: Sequence[str],
+    choices: Mapping[str, PolicyChoice],
     engine: Engine,
     repeats: int,
     directory: Path,
@@ -103,14 +107,14 @@ def _compare(
             where = directory / "isolated" / file_name(job.name)
             result = one_run(alone, f"{scenario.name}: job {job.name} alone", where)
             isolated[job.name] = isolated_from(result, job)
-    results: dict[str, list[Result]] = {policy: [] for policy in policies}
+    results: dict[str, list[Result]] = {policy: [] for policy in choices}
     for repeat in range(repeats):
-        for policy in policies:
-            chosen = scenario.with_policy(policy).with_seed(scenario.seed + repeat)
+        for policy, choice in choices.items():
+            chosen = scenario.with_policy(choice.text).with_seed(scenario.seed + repeat)
             label = f"{scenario.name}: {policy}, repeat {repeat + 1} of {repeats}"
-            results[policy].append(one_run(chosen, label, directory / file_name(policy) / str(repeat)))
+            results[policy].append(one_run(chosen, label, directory / file_name(choice.text) / str(repeat)))
     comparison = compare(results)
-    settings = {"policies": list(policies), "repeats": repeats, "engine": engine}
+    settings = {"policies": [choice.text for choice in choices.values()], "repeats": repeats, "engine": engine}
     write_comparison(directory, comparison, build_manifest(seed=scenario.seed, owner=owner, settings=settings), owner)
     return FinishedComparison(comparison, directory, _exit_code(results))
 

@@ -41,8 +41,9 @@ def run(
 ) -> Result:
     """Run a scenario (or the file or built-in of that name) and return its result.
 
-    policy and seed default to the scenario's own. The emulator always writes a run directory (`out`, or a new one
-    under ./runs) and needs root; the simulator writes one only where `out` is given. Raises HarmonicsError.
+    policy (`crux`, or with options `crux:levels=4`) and seed default to the scenario's own. The emulator always writes
+    a run directory (`out`, or a new one under ./runs) and needs root; the simulator writes one only where `out` is
+    given. Raises HarmonicsError.
     """
     return carry_out(
         scenario if isinstance(scenario, Scenario) else load_scenario(scenario),

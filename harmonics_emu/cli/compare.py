@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from harmonics_emu.cli.options import allow_commands_option, json_option, load, out_option, short_option
 from harmonics_emu.cli.output import print_json, print_rich
 from harmonics_emu.cli.progress import RunProgress
 from harmonics_emu.errors import UsageError
@@ -14,14 +15,20 @@ from harmonics_emu.errors import UsageError
 
 @click.command("compare")
 @click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")
-@click.option("--policies", default="fair,priority", show_default=True, metavar="A,B,C", help="Which to compare.")
+@click.option(
+    "--policies",
+    default="fair,priority",
+    show_default=True,
+    metavar="A,B,C",
+    help="With options as B:epoch=2s:levels=4.",
+)
 @click.option("--engine", type=click.Choice(["emulate", "simulate"]), default="emulate", show_default=True)
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="N")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Goes on there if DIR holds a part of it.")
-@click.option("--allow-commands", is_flag=True, help="Let jobs run the commands that the scenarios name.")
+@out_option("Goes on there if DIR holds a part of it.")
+@allow_commands_option
 @click.option("--markdown", is_flag=True, help="Print one Markdown table of all scenarios instead; needs fair.")
-@click.option("--short", is_flag=True, help="Only a few iterations of each job, to try things out.")
-@click.option("--json", "as_json", is_flag=True, help="Print comparison.json instead of tables.")
+@short_option
+@json_option("Print comparison.json instead of tables.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -37,7 +44,8 @@ def command(
 ) -> None:
     """Run each SCENARIO under several policies, in interleaved repeats, and compare them.
 
-    The emulator (root) first measures each job alone. With several scenarios, DIR holds one folder for each.
+    The emulator (root) first measures each job alone. With several scenarios, DIR holds one folder for each. A
+    scenario's own policy keeps the scenario's options, beside those that --policies states.
     Exit status: as of `run`, the worst of all runs.
     """
     from harmonics_emu.comparing import compare_policies
@@ -46,15 +54,14 @@ def command(
     from harmonics_emu.results.schema import Comparison, to_json
     from harmonics_emu.results.suite import suite_markdown
     from harmonics_emu.results.tables import comparison_table
-    from harmonics_emu.scenario import load_scenario
+    from harmonics_emu.scenario.policy_choice import labelled
 
-    wanted = tuple(dict.fromkeys(name.strip() for name in policies.split(",") if name.strip()))
+    wanted = [text for text in policies.split(",") if text.strip()]
     if not wanted:
         raise UsageError("--policies names no policy")
-    if markdown and (as_json or FAIR not in wanted):
+    if markdown and (as_json or FAIR not in labelled(wanted)):
         raise UsageError("--markdown needs fair among the --policies, and does not go with --json")
-    loaded = [load_scenario(scenario) for scenario in scenarios]
-    loaded = [scenario.short() for scenario in loaded] if short else loaded
+    loaded = [load(scenario, short=short) for scenario in scenarios]
     names = [file_name(scenario.name) for scenario in loaded]
     if len(set(names)) < len(names):
         raise UsageError("two of the scenarios have the same name; compare them one after the other")

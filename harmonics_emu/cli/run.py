@@ -6,20 +6,28 @@ from pathlib import Path
 
 import click
 
+from harmonics_emu.cli.options import (
+    allow_commands_option,
+    json_option,
+    load,
+    out_option,
+    policy_option,
+    scenario_argument,
+    seed_option,
+    short_option,
+)
 from harmonics_emu.cli.output import print_json, print_rich
 from harmonics_emu.cli.progress import RunProgress
 
 
 @click.command("run")
-@click.argument("scenario")
-@click.option("--policy", metavar="P", help="Instead of the scenario's own policy.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Run directory; default: a new one in runs/."
-)
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Instead of the scenario's own seed.")
-@click.option("--allow-commands", is_flag=True, help="Let jobs run the commands that the scenario names.")
-@click.option("--short", is_flag=True, help="Only a few iterations of each job, to try things out.")
-@click.option("--json", "as_json", is_flag=True, help="Print result.json instead of a table.")
+@scenario_argument
+@policy_option
+@out_option("Run directory; default: a new one in runs/.")
+@seed_option
+@allow_commands_option
+@short_option
+@json_option("Print result.json instead of a table.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -38,10 +46,8 @@ def command(
     from harmonics_emu.results.schema import to_json
     from harmonics_emu.results.tables import run_table
     from harmonics_emu.runs import carry_out
-    from harmonics_emu.scenario import load_scenario
 
-    loaded = load_scenario(scenario)
-    loaded = loaded.short() if short else loaded
+    loaded = load(scenario, short=short)
     with RunProgress(quiet=as_json) as progress:
         progress.begin(f"{loaded.name}, {policy or loaded.policy}")
         finished = carry_out(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harmonics_emu.cli.options import json_option, load, policy_option, scenario_argument, seed_option
 from harmonics_emu.cli.output import print_json, print_rich, print_table
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ MAX_FACT = 300
 
 
 @click.command("schedule")
-@click.argument("scenario")
-@click.option("--policy", metavar="P", help="Instead of the scenario's own policy.")
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Instead of the scenario's own seed.")
+@scenario_argument
+@policy_option
+@seed_option
 @click.option("--solves", type=click.IntRange(1), default=5, show_default=True, help="To time it; fewer if slow.")
-@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON, with all paths and start times.")
+@json_option("Print the plan as JSON, with all paths and start times.")
 def command(scenario: str, policy: str | None, seed: int | None, solves: int, as_json: bool) -> None:
     """Print the plan that a policy makes for SCENARIO at time zero, and how long that took.
 
@@ -36,9 +37,8 @@ def command(scenario: str, policy: str | None, seed: int | None, solves: int, as
     No further solve is begun after 2 s.
     """
     from harmonics_emu.planning import plan_first
-    from harmonics_emu.scenario import load_scenario
 
-    loaded = load_scenario(scenario)
+    loaded = load(scenario)
     loaded = loaded if seed is None else loaded.with_seed(seed)
     first = plan_first(loaded, policy=policy, solves=solves)
     summary = _summary(loaded.name, first)

@@ -7,16 +7,25 @@ from pathlib import Path
 
 import click
 
+from harmonics_emu.cli.options import (
+    json_option,
+    load,
+    out_option,
+    policy_option,
+    scenario_argument,
+    seed_option,
+    short_option,
+)
 from harmonics_emu.cli.output import print_json, print_rich
 
 
 @click.command("simulate")
-@click.argument("scenario")
-@click.option("--policy", metavar="P", help="Instead of the scenario's own policy.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Run directory; default: none is written.")
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Instead of the scenario's own seed.")
-@click.option("--short", is_flag=True, help="Only a few iterations of each job, to try things out.")
-@click.option("--json", "as_json", is_flag=True, help="Print result.json instead of a table.")
+@scenario_argument
+@policy_option
+@out_option("Run directory; default: none is written.")
+@seed_option
+@short_option
+@json_option("Print result.json instead of a table.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -35,11 +44,9 @@ def command(
     from harmonics_emu.results.schema import to_json
     from harmonics_emu.results.tables import run_table
     from harmonics_emu.runs import carry_out
-    from harmonics_emu.scenario import load_scenario
     from harmonics_emu.simulate.kernel.jit import say_if_compiling
 
-    loaded = load_scenario(scenario)
-    loaded = loaded.short() if short else loaded
+    loaded = load(scenario, short=short)
     say_if_compiling(partial(click.echo, err=True))
     finished = carry_out(loaded, policy=policy, engine="simulate", out=out, seed=seed)
     if as_json:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harmonics_emu.cli.options import json_option, scenario_argument
 from harmonics_emu.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @click.command("validate")
-@click.argument("scenario")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary, or the problems, as JSON.")
+@scenario_argument
+@json_option("Print the summary, or the problems, as JSON.")
 @click.pass_context
 def command(ctx: click.Context, scenario: str, as_json: bool) -> None:
     """Check SCENARIO (a file or a built-in name) and say what it comes to, or all that is wrong with it.

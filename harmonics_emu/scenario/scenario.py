@@ -13,6 +13,7 @@ import yaml
 
 from harmonics_emu.errors import UsageError
 from harmonics_emu.scenario.composer import resolve_scalar
+from harmonics_emu.scenario.policy_choice import parse_policy
 from harmonics_emu.scenario.schema import MAX_SEED, CommandSection, JobSection, PolicySection, ScenarioFile
 from harmonics_emu.schedulers.registry import find_policy
 from topologies.fabric import Fabric
@@ -106,15 +107,16 @@ class Scenario:
         events = (LinkEvent(event.at, event.link, event.action, event.rate) for event in self.file.events)
         return tuple(sorted(events, key=lambda event: event.at_s))
 
-    def with_policy(self, name: str) -> Scenario:
-        """The same under another policy, which then has no options; itself if it has that policy already.
+    def with_policy(self, policy: str) -> Scenario:
+        """The same under another policy, given as `crux` or as `crux:levels=4`, with just the options that are stated.
 
-        UsageError if there is no such policy.
+        Where it has that policy already, its options stay beside those. UsageError if there is no such policy.
         """
-        if name == self.policy:
-            return self
-        find_policy(name)
-        return self._with(policy=PolicySection(name=name))
+        choice = parse_policy(policy)
+        if choice.name == self.policy:
+            return self._with(policy=self.file.policy.with_options(choice.options)) if choice.options else self
+        find_policy(choice.name)
+        return self._with(policy=PolicySection(name=choice.name).with_options(choice.options))
 
     def with_placement(self, hosts: Mapping[str, tuple[str, ...]]) -> Scenario:
         """The same with these jobs on these hosts, one for each rank, and no job that may be moved any more."""

@@ -5,6 +5,7 @@ These classes judge each value by itself; what depends on several of them is jud
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
@@ -140,6 +141,10 @@ class PolicySection(Section):
     def options(self) -> dict[str, JsonValue]:
         """The options as written, for the policy to judge."""
         return dict(self.__pydantic_extra__ or {})
+
+    def with_options(self, options: Mapping[str, JsonValue]) -> PolicySection:
+        """The same policy with these options, where it has one already in its place."""
+        return PolicySection.model_validate({"name": self.name, **self.options, **options})
 
 
 class BackgroundSection(Section):

@@ -178,6 +178,9 @@ def test_variants_change_what_they_say_and_nothing_else() -> None:
     assert loaded.with_policy("harmonics") is loaded
     assert (loaded.with_policy("fair").policy, loaded.with_policy("fair").policy_options) == ("fair", {})
     assert loaded.with_policy("fair").jobs() == loaded.jobs()
+    assert loaded.with_policy("crux:levels=4").policy_options == {"levels": 4}
+    assert loaded.with_policy("harmonics:levels=4").policy_options == {"epoch": "2s", "levels": 4}
+    assert loaded.with_policy("harmonics:epoch=1s").policy_options == {"epoch": "1s"}
     with pytest.raises(UsageError, match="no policy is called 'unfair'; there are: fair, priority"):
         loaded.with_policy("unfair")
     assert loaded.with_seed(7).seed == 7
