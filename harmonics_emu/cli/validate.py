@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harmonics_emu.cli.options import json_option, scenario_argument
-from harmonics_emu.cli.output import print_json, print_table
+from harmonics_emu.cli.output import print_json, print_rich, print_table
 
 if TYPE_CHECKING:
     from harmonics_emu.scenario import Scenario, ScenarioError
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, scenario: str, as_json: bool) -> None:
     """Check SCENARIO (a file or a built-in name) and say what it comes to, or all that is wrong with it.
 
-    Times are fluid estimates of each job alone on the fabric. Exit status: 0 right, 2 wrong.
+    Times are fluid estimates of each job alone on the fabric. What only the simulator can run is right too, and said.
+    Exit status: 0 right, 2 wrong.
     """
     from harmonics_emu.scenario import ScenarioError, load_scenario
 
@@ -97,12 +98,27 @@ def _summary(scenario: Scenario) -> dict[str, Any]:
             }
             for job, estimate in zip(jobs, alone, strict=True)
         ],
+        "not_emulated": _not_emulated(scenario),
         "background": len(scenario.background()),
         "events": len(scenario.events()),
     }
 
 
+def _not_emulated(scenario: Scenario) -> str | None:
+    """Why the emulator would refuse the scenario under its own policy; None if it would not."""
+    from harmonics_emu.emulate.run import refuse_what_may_not_run
+    from harmonics_emu.errors import UsageError
+
+    try:
+        refuse_what_may_not_run(scenario, scenario.policy, allow_commands=True)
+    except UsageError as error:
+        return str(error)
+    return None
+
+
 def _print_summary(summary: dict[str, Any]) -> None:
+    from rich.text import Text
+
     fabric = summary["fabric"]
     click.echo(f"{summary['name']} is valid: {summary['title']}")
     click.echo(
@@ -127,4 +143,6 @@ def _print_summary(summary: dict[str, Any]) -> None:
             for job in summary["jobs"]
         ),
     )
-    click.echo("Bytes are emulated, one iteration's; communication is estimated for each job alone.")
+    click.echo("Bytes: emulated, of one iteration. Communication: estimated, of each job alone.")
+    if summary["not_emulated"] is not None:
+        print_rich(Text(f"Not for the emulator: {summary['not_emulated']}"))

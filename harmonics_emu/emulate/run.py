@@ -25,9 +25,12 @@ from harmonics_emu.results.schema import Isolated, Result, read_result
 from harmonics_emu.scenario import Scenario
 from harmonics_emu.schedulers.interface import Policy, WeightedPolicy
 from harmonics_emu.schedulers.registry import find_policy
+from topologies.addressing import MAX_JOBS
 from workloads.collectives import RING_ALL_REDUCE
 from workloads.job import Job
 
+MOST_HOSTS = 4_096
+"""Four times what has been tried: each host is a network namespace, and all share this machine's cores."""
 SLOWEST_BPS = 8_000
 SILENCE_S = 90.0
 """The run inside reports at least every second; so long a silence means that it hangs."""
@@ -91,7 +94,18 @@ def refuse_what_may_not_run(scenario: Scenario, policy: str, allow_commands: boo
             f"job {commands[0]!r} runs a command of the scenario's own; read it, then allow it with --allow-commands"
         )
     refuse_what_is_simulated_only(scenario.jobs(), find_policy(policy))
+    _refuse_sizes(scenario)
     _refuse_rates(scenario)
+
+
+def _refuse_sizes(scenario: Scenario) -> None:
+    """UsageError for more hosts than one machine can be expected to hold, or more jobs than there are subnets."""
+    for what, count, most in (
+        ("hosts", len(scenario.fabric().hosts), MOST_HOSTS),
+        ("jobs", len(scenario.jobs()), MAX_JOBS),
+    ):
+        if count > most:
+            raise UsageError(f"the scenario has {count} {what}, but the emulator takes at most {most}; simulate it")
 
 
 def _refuse_rates(scenario: Scenario) -> None:

@@ -244,3 +244,13 @@ print(count)
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 10
+
+
+def test_the_demo_tells_its_usage_and_takes_no_arguments() -> None:
+    def demo(argument: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([ROOT / "scripts" / "demo", argument], capture_output=True, text=True, timeout=30)
+
+    helped, refused = demo("--help"), demo("two-tenants")
+    assert (helped.returncode, helped.stderr) == (0, "")
+    assert helped.stdout.startswith("Usage: sudo scripts/demo\n")
+    assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", helped.stdout)

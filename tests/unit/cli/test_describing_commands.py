@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def test_validate_says_what_a_scenario_comes_to() -> None:
         " tenant-a  vgg16      4      60  1.11 MB  75.0 ms   66.4 ms    47%",
         " tenant-b  vgg16      4      60  1.11 MB  75.0 ms   66.4 ms    47%",
         "",
-        "Bytes are emulated, one iteration's; communication is estimated for each job alone.",
+        "Bytes: emulated, of one iteration. Communication: estimated, of each job alone.",
     ]
 
 
@@ -57,6 +58,23 @@ def test_validate_as_json() -> None:
     assert (vision["ranks"], vision["compute_s"], vision["bottleneck"]) == (4, 0.075, "leaf0>spine0")
     assert vision["isolated_communication_s"] == pytest.approx(0.1328, rel=1e-3)
     assert text["duty_cycle"] == pytest.approx(0.222, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("hosts_per_side: 2049", "the scenario has 4098 hosts, but the emulator takes at most 4096; simulate it"),
+        ("host_rate: 1kbit", "r0h0>leaf0 has 1000 bit/s; the emulator shapes links of 8 kbit/s and more"),
+    ],
+)
+def test_validate_says_what_only_the_simulator_can_run(tmp_path: Path, change: str, why: str) -> None:
+    path = tmp_path / "large.yaml"
+    text = BAD.replace("100,", "100Mbit,").replace("1Gbps", "1Gbit").replace("priorty", "priority")
+    path.write_text(re.sub(rf"{change.split(':')[0]}: \w+", change, text))
+    summary = from_json("validate", str(path))
+    assert (summary["valid"], summary["not_emulated"]) == (True, why)
+    told = invoke("validate", str(path))
+    assert f"Not for the emulator: {why}" in " ".join(told.stdout.split())
 
 
 def test_validate_lists_all_mistakes(tmp_path: Path) -> None:
