@@ -162,7 +162,7 @@ def _buckets(job: Job, weight: Weight | None) -> list[_Bucket]:
 
     UsageError for a weight that can't be.
     """
-    ready = _ready(job.overlap, len(job.bucket_bytes))
+    ready = ready_fractions(job.overlap, len(job.bucket_bytes))
     if weight is None:
         return [_Bucket(size, at, 1.0) for size, at in zip(job.bucket_bytes, ready, strict=True)]
     weights = [weight((step + 0.5) / WEIGHT_STEPS) for step in range(WEIGHT_STEPS)]
@@ -181,7 +181,7 @@ def _buckets(job: Job, weight: Weight | None) -> list[_Bucket]:
     return found
 
 
-def _ready(overlap: float, buckets: int) -> list[float]:
+def ready_fractions(overlap: float, buckets: int) -> list[float]:
     """After which fraction of the compute time each bucket is ready: evenly over its last `overlap`."""
     if buckets <= 1:
         return [1.0] * buckets
