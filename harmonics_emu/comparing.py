@@ -25,6 +25,7 @@ from harmonics_emu.results.store import holds_result, write_comparison
 from harmonics_emu.runs import Engine, carry_out
 from harmonics_emu.scenario import Scenario
 from harmonics_emu.scenario.policy_choice import PolicyChoice, labelled
+from harmonics_emu.schedulers.exact.bound import lower_bound
 from harmonics_emu.schedulers.registry import find_policy
 
 ISOLATED_ITERATIONS = 40
@@ -113,10 +114,21 @@ def _compare(
             chosen = scenario.with_policy(choice.text).with_seed(scenario.seed + repeat)
             label = f"{scenario.name}: {policy}, repeat {repeat + 1} of {repeats}"
             results[policy].append(one_run(chosen, label, directory / file_name(choice.text) / str(repeat)))
-    comparison = compare(results)
+    comparison = compare(results, _lower_bounds(scenario, repeats))
     settings = {"policies": [choice.text for choice in choices.values()], "repeats": repeats, "engine": engine}
     write_comparison(directory, comparison, build_manifest(seed=scenario.seed, owner=owner, settings=settings), owner)
     return FinishedComparison(comparison, directory, _exit_code(results))
+
+
+def _lower_bounds(scenario: Scenario, repeats: int) -> list[float] | None:
+    """Of S, one a repeat, by the fluid model on both engines; None where there is none.
+
+    A user's command has no model, and a bound for one placement of movable jobs says nothing of another.
+    """
+    if scenario.movable or any(job.command for job in scenario.jobs()):
+        return None
+    drawn = [scenario.with_seed(scenario.seed + repeat) for repeat in range(repeats)]
+    return [lower_bound(one.fabric(), one.jobs(), one.seed, one.events()).value for one in drawn]
 
 
 def _keep_scenario(directory: Path, scenario: Scenario, owner: Owner | None) -> None:

@@ -51,21 +51,19 @@ def lower_bound(
     seed: int = 0,
     events: Sequence[LinkEvent] = (),
     *,
-    training_s: Mapping[str, float] | None = None,
     time_limit_s: float = 20.0,
 ) -> Bound:
     """Of the S of these jobs over their whole run, whatever the policy, with the compute times that `seed` draws.
 
-    training_s: what each job takes alone, by which S is measured; None for what the fluid model says. UsageError for
-    jobs that can't be simulated.
+    A job that takes no time counts for nothing. UsageError for jobs that can't be simulated.
     """
     deadline = time.monotonic() + time_limit_s
-    isolated = training_s or {job.name: alone(fabric, job, seed)[1] for job in jobs}
+    isolated = [alone(fabric, job, seed)[1] for job in jobs]
     shares = [job.ranks * job.weight for job in jobs]
     bottlenecks = Bottlenecks(fabric, _highest_capacities(fabric, events))
     demands = [
-        bottlenecks.demand(job, seed, share / sum(shares) / isolated[job.name])
-        for job, share in zip(jobs, shares, strict=True)
+        bottlenecks.demand(job, seed, share / sum(shares) / training_s if training_s > 0 else 0.0)
+        for job, share, training_s in zip(jobs, shares, isolated, strict=True)
     ]
     gains = _gains(demands, deadline)
     chosen = _cover(gains)
