@@ -16,6 +16,7 @@ from typing import Any
 
 from harmonics_emu.errors import UsageError
 from harmonics_emu.ownership import Owner, invoking_owner
+from harmonics_emu.planning import refuse_options
 from harmonics_emu.results.build import isolated_from
 from harmonics_emu.results.comparison import compare
 from harmonics_emu.results.manifest import build_manifest
@@ -26,7 +27,6 @@ from harmonics_emu.runs import Engine, carry_out
 from harmonics_emu.scenario import Scenario
 from harmonics_emu.scenario.policy_choice import PolicyChoice, labelled
 from harmonics_emu.schedulers.exact.bound import lower_bound
-from harmonics_emu.schedulers.registry import find_policy
 
 ISOLATED_ITERATIONS = 40
 """Iterations of an isolated run: enough for a mean, since nothing else is on the links. The rest is scaled up."""
@@ -63,7 +63,7 @@ def compare_policies(
     """
     choices = labelled(policies)
     for choice in choices.values():
-        find_policy(choice.name)
+        refuse_options(scenario.with_policy(choice.text))
     owner = invoking_owner()
     directory = prepare_run_directory(directory, owner, resume=True)
     with locked(directory):

@@ -66,6 +66,15 @@ def place(scenario: Scenario) -> tuple[Scenario, Placing | None]:
     return scenario.with_placement(chosen), Placing(decision, {name: default[name] for name in moved})
 
 
+def refuse_options(scenario: Scenario) -> None:
+    """UsageError if the scenario's policy is not installed or refuses its options.
+
+    Only policies know their options, and judge them when they plan: here for the first job, as if it were alone.
+    """
+    first = scenario.jobs()[0]
+    find_policy(scenario.policy).plan(_snapshot(scenario, [first], first.start_s))
+
+
 def first_snapshot(scenario: Scenario) -> Snapshot:
     """The jobs with the earliest `start`, nothing measured yet; each one's first iteration begins when it comes."""
     first = min(section.start for section in scenario.file.jobs)

@@ -86,8 +86,10 @@ def carry_out(
         return FinishedRun(result, directory, 0)
     from harmonics_emu.emulate.run import emulate, refuse_what_may_not_run
     from harmonics_emu.emulate.sandbox import require_root
+    from harmonics_emu.planning import refuse_options
 
     require_root()
+    refuse_options(chosen)
     refuse_what_may_not_run(chosen, chosen.policy, allow_commands)
     if out is None:
         directory = new_run_directory(chosen.name, chosen.policy, owner)

@@ -27,6 +27,7 @@ def command(ctx: click.Context, scenario: str, as_json: bool) -> None:
 
     try:
         loaded = load_scenario(scenario)
+        _judge_options(loaded, scenario)
     except ScenarioError as error:
         if not as_json:
             raise
@@ -37,6 +38,20 @@ def command(ctx: click.Context, scenario: str, as_json: bool) -> None:
         print_json(summary)
     else:
         _print_summary(summary)
+
+
+def _judge_options(loaded: Scenario, source: str) -> None:
+    """ScenarioError if the scenario's policy is there and refuses its options."""
+    from harmonics_emu.errors import UsageError
+    from harmonics_emu.planning import refuse_options
+    from harmonics_emu.scenario import ScenarioError
+    from harmonics_emu.schedulers.registry import policy_names
+
+    if loaded.policy in policy_names():
+        try:
+            refuse_options(loaded)
+        except UsageError as error:
+            raise ScenarioError(str(error), source) from None
 
 
 def _problems(error: ScenarioError) -> dict[str, Any]:

@@ -99,6 +99,7 @@ class Simulation:
         options: Options,
     ) -> None:
         check_inputs(fabric, jobs, background, events)
+        _refuse_short_epochs(jobs, policy, options.epoch_s)
         self._fabric, self._specs, self._policy, self._seed = fabric, jobs, policy, seed
         self._background, self._options = tuple(background), options
         entities = entities_of(jobs, background, fabric, options.granularity)
@@ -269,4 +270,14 @@ class Simulation:
             outcomes=outcomes,
             links=self._counters.rows({n: i for n, i in self._network.links.items() if n in self._fabric.links}),
             decisions=self._decisions,
+        )
+
+
+def _refuse_short_epochs(jobs: Sequence[Job], policy: Policy, epoch_s: float | None) -> None:
+    """UsageError if the jobs' compute alone lasts for more epochs than there may be decisions."""
+    least_s = max(job.start_s + job.iterations * job.compute_s for job in jobs)
+    if epoch_s is not None and least_s > MAX_DECISIONS * epoch_s:
+        raise UsageError(
+            f"policy {policy.name} would be asked at least {least_s / epoch_s:,.0f} times, every {epoch_s:g} s for "
+            f"{least_s:g} s; at most {MAX_DECISIONS:,} times are possible: give it a longer epoch"
         )

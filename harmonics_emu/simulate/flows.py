@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,18 +58,27 @@ def read_cases(path: Path) -> dict[str, Any]:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise UsageError(f"{path} has {size:,} bytes; at most {MAX_FILE_BYTES:,} are read: split its cases")
-        document = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes(), object_pairs_hook=_unique)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except RecursionError:
         raise UsageError(f"{path} is nested too deeply to be a file of flows") from None
     except ValueError as error:  # JSON and UTF-8 errors alike
-        raise UsageError(f"{path} is not JSON: {error}") from None
+        raise UsageError(f"{path} is not JSON that can be read: {error}") from None
     if not isinstance(document, dict) or not ("cases" in document or {"links", "flows"} <= document.keys()):
         raise UsageError(f'{path} holds no flows: it needs "links" and "flows", or "cases": a list of such objects')
     if not isinstance(document.get("cases", []), list):
         raise UsageError(f'{path}: "cases" must be a list')
     return document
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. ValueError for a key given twice, of which the last would count without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"an object has the key {twice!r} twice")
+    return found
 
 
 def _checked(case: Mapping[str, Any]) -> tuple[dict[str, float], list[dict[str, Any]]]:

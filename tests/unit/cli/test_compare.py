@@ -63,3 +63,4 @@ def test_options_that_a_policy_does_not_have(file: Path, tmp_path: Path) -> None
     refused = compare(file, "fair:levels=2", tmp_path / "out")
     assert refused.exit_code == 2
     assert "policy fair has no option 'levels'" in refused.output
+    assert not (tmp_path / "out").exists()

@@ -102,6 +102,17 @@ def test_validate_lists_all_mistakes(tmp_path: Path) -> None:
     }
 
 
+def test_validate_asks_the_policy_about_its_options(tmp_path: Path) -> None:
+    path = tmp_path / "odd.yaml"
+    text = BAD.replace("100,", "100Mbit,").replace("1Gbps", "1Gbit").replace("priorty", "priority")
+    path.write_text(text + "policy: {name: crux, levels: 99}\n")
+    result = invoke("validate", str(path))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: policy.levels is 99 but must be a whole number from 1 to 7")
+    said = json.loads(invoke("validate", str(path), "--json").stdout)
+    assert (said["valid"], said["problems"]) == (False, [])
+
+
 def test_validate_of_no_file(tmp_path: Path) -> None:
     for given, message in ((str(tmp_path), "is a directory"), ("tow-tenants", "did you mean 'two-tenants'?")):
         result = invoke("validate", given)

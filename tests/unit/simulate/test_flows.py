@@ -163,6 +163,7 @@ def test_command_fills_in_finish_of_cases_and_of_one_case(tmp_path: Path) -> Non
     [
         (b"", "not JSON"),
         (b"\xff\xfe", "not JSON"),
+        (b'{"links": {"l": 1, "l": 2}, "flows": []}', "an object has the key 'l' twice"),
         (b"[1]", "holds no flows"),
         (b'{"cases": 3}', "must be a list"),
         (b'{"cases": [3]}', "it is no object"),

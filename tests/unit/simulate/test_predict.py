@@ -117,6 +117,7 @@ events: [{at: 50ms, link: leaf0-leaf1, action: down}]
     [
         ("ddp", "1s", 1, "leaf0>leaf1 is down"),
         ("ddp", "5", 2, "policy.epoch"),
+        ("ddp", "0.5us", 2, "give it a longer epoch"),
         ("{command: [python, train.py]}", "1s", 2, "job a runs a command"),
     ],
 )
