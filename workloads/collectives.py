@@ -49,13 +49,11 @@ def halving_doubling_all_reduce(hosts: Sequence[str], size: float) -> Transfers:
     each way, and the same again in the all-gather: 2(p-1)/p S from each. Where n > p, the n - p even ranks among the
     first 2(n-p) hand S to the rank after them before, and get S back in the end, as MPICH does it.
     """
-    n = len(hosts)
-    power = 1 << n.bit_length() - 1 if n else 0
-    extra = n - power
+    extra, members = halving_doubling_members(len(hosts))
+    power = len(members)
     sent: list[tuple[int, int, float]] = []
     for rank in range(0, 2 * extra, 2):
         sent += [(rank, rank + 1, size), (rank + 1, rank, size)]
-    members = [*range(1, 2 * extra, 2), *range(2 * extra, n)]
     distance = power // 2
     while distance:
         exchanged = 2 * size * distance / power
@@ -64,21 +62,32 @@ def halving_doubling_all_reduce(hosts: Sequence[str], size: float) -> Transfers:
     return _between(hosts, sent)
 
 
+def halving_doubling_members(n: int) -> tuple[int, list[int]]:
+    """How many ranks are above a power of two, and the ranks that take part in halving, in order of their place."""
+    power = 1 << n.bit_length() - 1 if n else 0
+    extra = n - power
+    return extra, [*range(1, 2 * extra, 2), *range(2 * extra, n)]
+
+
 def tree_all_reduce(hosts: Sequence[str], size: float) -> Transfers:
     """All-reduce over a double binary tree (Sanders, Speck and Träff, Parallel Computing 2009; NCCL since 2.4).
 
     Two trees, each for half the bytes: S/2 goes up and S/2 comes down every edge of both. A rank that is a leaf of one
     tree has the children of the other, so that with many ranks each sends about 2S.
     """
-    n = len(hosts)
     sent: list[tuple[int, int, float]] = []
-    for rank in range(1, n):
-        parent = _tree_parent(rank, n)
-        # The second tree is the first one with ranks mirrored, or shifted by one where n is odd.
-        second = (n - 1 - rank, n - 1 - parent) if n % 2 == 0 else ((rank + 1) % n, (parent + 1) % n)
-        for low, high in ((rank, parent), second):
+    for parents in double_tree(len(hosts)):
+        for low, high in parents.items():
             sent += [(low, high, size / 2), (high, low, size / 2)]
     return _between(hosts, sent)
+
+
+def double_tree(n: int) -> tuple[dict[int, int], dict[int, int]]:
+    """The parent of each rank but the root, in both trees of `tree_all_reduce`."""
+    first = {rank: _tree_parent(rank, n) for rank in range(1, n)}
+    # The second tree is the first one with ranks mirrored, or shifted by one where n is odd.
+    second_name = [n - 1 - rank if n % 2 == 0 else (rank + 1) % n for rank in range(n)]
+    return first, {second_name[rank]: second_name[parent] for rank, parent in first.items()}
 
 
 def hierarchical_all_reduce(hosts: Sequence[str], size: float, racks: Sequence[int]) -> Transfers:
@@ -88,6 +97,17 @@ def hierarchical_all_reduce(hosts: Sequence[str], size: float, racks: Sequence[i
     next one of its rack, and 2(k-1)/k S/m to the one in its place in the next rack. `racks` holds the rack of each
     rank. ValueError unless every rack has the same number of ranks.
     """
+    groups = rack_members(racks)
+    sent: list[tuple[int, int, float]] = []
+    for group in groups:
+        sent += _ring(group, 2 * (len(group) - 1) / len(group) * size)
+    for across in zip(*groups, strict=True):
+        sent += _ring(across, 2 * (len(groups) - 1) / len(groups) * size / len(groups[0]))
+    return _between(hosts, sent)
+
+
+def rack_members(racks: Sequence[int]) -> list[list[int]]:
+    """The ranks of each rack, in order of their first rank. ValueError unless all racks have equally many."""
     members: defaultdict[int, list[int]] = defaultdict(list)
     for rank, rack in enumerate(racks):
         members[rack].append(rank)
@@ -97,12 +117,7 @@ def hierarchical_all_reduce(hosts: Sequence[str], size: float, racks: Sequence[i
         raise ValueError(
             f"a hierarchical all-reduce needs equally many ranks in each rack, not {min(counts)} to {max(counts)}"
         )
-    sent: list[tuple[int, int, float]] = []
-    for group in groups:
-        sent += _ring(group, 2 * (len(group) - 1) / len(group) * size)
-    for across in zip(*groups, strict=True):
-        sent += _ring(across, 2 * (len(groups) - 1) / len(groups) * size / len(groups[0]))
-    return _between(hosts, sent)
+    return groups
 
 
 def all_to_all(hosts: Sequence[str], size: float) -> Transfers:
@@ -116,8 +131,16 @@ def all_to_all(hosts: Sequence[str], size: float) -> Transfers:
 
 
 def broadcast(hosts: Sequence[str], size: float) -> Transfers:
-    """Binomial-tree broadcast from rank 0: rank r > 0 gets S from r without its lowest set bit (MPICH, gloo)."""
-    return _between(hosts, ((rank & (rank - 1), rank, size) for rank in range(1, len(hosts))))
+    """Binomial-tree broadcast from rank 0: rank r > 0 gets S from r without its lowest set bit, as in MPICH.
+
+    (gloo's own broadcast goes by the highest set bit instead.)
+    """
+    return _between(hosts, ((parent, rank, size) for rank, parent in broadcast_tree(len(hosts)).items()))
+
+
+def broadcast_tree(n: int) -> dict[int, int]:
+    """The parent of each rank but the root, rank 0."""
+    return {rank: rank & (rank - 1) for rank in range(1, n)}
 
 
 def parameter_server_push(workers: Sequence[str], size: float, servers: Sequence[str]) -> Transfers:
@@ -181,18 +204,25 @@ def _push_and_pull(ranks: Ranks, size: float) -> Transfers:
 
 
 RING_ALL_REDUCE = "ring-all-reduce"
+HALVING_DOUBLING_ALL_REDUCE = "halving-doubling-all-reduce"
+TREE_ALL_REDUCE = "tree-all-reduce"
+HIERARCHICAL_ALL_REDUCE = "hierarchical-all-reduce"
+REDUCE_SCATTER = "reduce-scatter"
+ALL_GATHER = "all-gather"
+ALL_TO_ALL = "all-to-all"
+BROADCAST = "broadcast"
 PARAMETER_SERVER = "parameter-server"
 PIPELINE = "pipeline"
 COLLECTIVES: Mapping[str, Callable[[Ranks, float], Transfers]] = MappingProxyType(
     {
         RING_ALL_REDUCE: lambda ranks, size: ring_all_reduce(ranks.hosts, size),
-        "halving-doubling-all-reduce": lambda ranks, size: halving_doubling_all_reduce(ranks.hosts, size),
-        "tree-all-reduce": lambda ranks, size: tree_all_reduce(ranks.hosts, size),
-        "hierarchical-all-reduce": lambda ranks, size: hierarchical_all_reduce(ranks.hosts, size, ranks.racks),
-        "reduce-scatter": lambda ranks, size: ring_reduce_scatter(ranks.hosts, size),
-        "all-gather": lambda ranks, size: ring_all_gather(ranks.hosts, size),
-        "all-to-all": lambda ranks, size: all_to_all(ranks.hosts, size),
-        "broadcast": lambda ranks, size: broadcast(ranks.hosts, size),
+        HALVING_DOUBLING_ALL_REDUCE: lambda ranks, size: halving_doubling_all_reduce(ranks.hosts, size),
+        TREE_ALL_REDUCE: lambda ranks, size: tree_all_reduce(ranks.hosts, size),
+        HIERARCHICAL_ALL_REDUCE: lambda ranks, size: hierarchical_all_reduce(ranks.hosts, size, ranks.racks),
+        REDUCE_SCATTER: lambda ranks, size: ring_reduce_scatter(ranks.hosts, size),
+        ALL_GATHER: lambda ranks, size: ring_all_gather(ranks.hosts, size),
+        ALL_TO_ALL: lambda ranks, size: all_to_all(ranks.hosts, size),
+        BROADCAST: lambda ranks, size: broadcast(ranks.hosts, size),
         PARAMETER_SERVER: _push_and_pull,
         PIPELINE: lambda ranks, size: pipeline(ranks.hosts, size, ranks.stages),
     }

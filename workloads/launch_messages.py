@@ -11,14 +11,17 @@ from typing import Literal
 
 import msgspec
 
+from workloads.collectives import RING_ALL_REDUCE
+
 MAX_LINE = 8 * 2**20
 """A longer line is taken for garbage."""
 
 
 class Ddp(msgspec.Struct, frozen=True, tag=True):
-    """Data-parallel training: paced compute, and gradient buckets all-reduced as they become ready.
+    """A training job: paced compute, and gradient buckets exchanged as they become ready.
 
-    The fields are those of workloads.job.Job.
+    The fields are those of workloads.job.Job, but for racks: the rack of each rank, which only a hierarchical
+    all-reduce needs to know.
     """
 
     iterations: int
@@ -26,6 +29,10 @@ class Ddp(msgspec.Struct, frozen=True, tag=True):
     compute_s: float = 0.0
     overlap: float = 0.0
     compute_cv: float = 0.0
+    collective: str = RING_ALL_REDUCE
+    servers: int = 1
+    stages: int | None = None
+    racks: tuple[int, ...] = ()
 
 
 class AllReduce(msgspec.Struct, frozen=True, tag=True):

@@ -45,6 +45,7 @@ PRELOADED = (
     "workloads.programs.allreduce",
     "workloads.programs.background",
     "workloads.programs.ddp",
+    "workloads.programs.exchange",
 )
 
 

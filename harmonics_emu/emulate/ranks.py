@@ -100,7 +100,7 @@ class Launcher:
         request = LaunchJob(
             name=job.name,
             index=job.index,
-            program=_program(job, settings.working_directory),
+            program=_program(job, fabric, settings.working_directory),
             ranks=_places(job.hosts),
             output_dir=str(settings.output_dir),
             timeout_s=LONGEST_JOB_S,
@@ -169,7 +169,7 @@ def background_name(index: int) -> str:
     return f"background flow {index}"
 
 
-def _program(job: Job, directory: str) -> Program:
+def _program(job: Job, fabric: Fabric, directory: str) -> Program:
     if job.program == "command":
         return Command(job.command, directory)
     if job.program == "allreduce":
@@ -180,6 +180,10 @@ def _program(job: Job, directory: str) -> Program:
         compute_s=job.compute_s,
         overlap=job.overlap,
         compute_cv=job.compute_cv,
+        collective=job.collective,
+        servers=job.servers,
+        stages=job.stages,
+        racks=tuple(fabric.rack_of[host] for host in job.hosts),
     )
 
 

@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +26,6 @@ from harmonics_emu.scenario import Scenario
 from harmonics_emu.schedulers.interface import Policy, WeightedPolicy
 from harmonics_emu.schedulers.registry import find_policy
 from topologies.addressing import MAX_JOBS
-from workloads.collectives import RING_ALL_REDUCE
-from workloads.job import Job
 
 MOST_HOSTS = 4_096
 """Four times what has been tried: each host is a network namespace, and all share this machine's cores."""
@@ -93,7 +91,7 @@ def refuse_what_may_not_run(scenario: Scenario, policy: str, allow_commands: boo
         raise UsageError(
             f"job {commands[0]!r} runs a command of the scenario's own; read it, then allow it with --allow-commands"
         )
-    refuse_what_is_simulated_only(scenario.jobs(), find_policy(policy))
+    refuse_what_is_simulated_only(find_policy(policy))
     _refuse_sizes(scenario)
     _refuse_rates(scenario)
 
@@ -123,18 +121,12 @@ def _refuse_rates(scenario: Scenario) -> None:
             )
 
 
-def refuse_what_is_simulated_only(jobs: Sequence[Job], policy: Policy) -> None:
-    """UsageError for a collective that the ranks' programs don't have, or a policy of weights that TCP would ignore."""
+def refuse_what_is_simulated_only(policy: Policy) -> None:
+    """UsageError for a policy of weights that TCP would ignore."""
     if isinstance(policy, WeightedPolicy):
         raise UsageError(
             f"policy {policy.name} changes the jobs' shares as they send, which only the simulator can do; simulate it"
         )
-    for job in jobs:
-        if job.collective != RING_ALL_REDUCE:
-            raise UsageError(
-                f"job {job.name!r} asks for collective {job.collective}, which only the simulator has: "
-                f"on the emulator, gloo all-reduces in a ring ({RING_ALL_REDUCE})"
-            )
 
 
 def _supervise(request: RunRequest, logs: Logs, on_event: Callable[[Event], None]) -> tuple[Finished, bool]:

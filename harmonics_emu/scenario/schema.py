@@ -102,8 +102,7 @@ class JobSection(Section):
     program: Program = "ddp"
     """ddp: gradients in buckets, as DistributedDataParallel; allreduce: a sweep of sizes; or {command: [...]}."""
     collective: Collective = "ring-all-reduce"
-    """What ddp's ranks do with each bucket; the emulator has ring-all-reduce only. For pipeline, the gradients are the
-    activations that a rank hands on."""
+    """What ddp's ranks do with each bucket. In a pipeline, it holds activations that a rank hands on."""
     servers: Count | None = None
     """For collective parameter-server: how many of the first ranks are servers; one where it is left out."""
     stages: Count | None = None

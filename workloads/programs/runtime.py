@@ -135,9 +135,9 @@ class Runtime:
             dist.destroy_process_group()
 
 
-def gradient_tensor(size_bytes: int) -> torch.Tensor:
-    """A float32 tensor of `size_bytes`, rounded up to a whole element."""
-    return torch.zeros(max(1, -(-size_bytes // 4)))
+def gradient_tensor(size_bytes: int, pieces: int = 1) -> torch.Tensor:
+    """A float32 tensor of `size_bytes`, rounded up to whole elements, equally many in each of so many pieces."""
+    return torch.zeros(pieces * max(1, -(-size_bytes // (4 * pieces))))
 
 
 def argument_parser(description: str) -> argparse.ArgumentParser:

@@ -83,7 +83,7 @@ def test_what_it_can_not_do_is_refused() -> None:
     with pytest.raises(UsageError, match="no option 'levels'"):
         mltcp.plan(snapshot_of(fabric(), [job()], levels=3))
     with pytest.raises(UsageError, match="only the simulator can do"):
-        refuse_what_is_simulated_only([job()], mltcp)
+        refuse_what_is_simulated_only(mltcp)
     with pytest.raises(UsageError, match="weights must be above zero"):
         simulate(fabric(), [job()], Halves(later=0.0))
     with pytest.raises(UsageError, match="simulate it with whole collectives"):

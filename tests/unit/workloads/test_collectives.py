@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmonics_emu.emulate.run import refuse_what_is_simulated_only
-from harmonics_emu.errors import UsageError
 from harmonics_emu.scenario import ScenarioError, parse_scenario
 from harmonics_emu.scenario.estimate import estimate_alone
 from harmonics_emu.scenario.schema import Collective
-from harmonics_emu.schedulers.fair import policy as fair
 from harmonics_emu.simulate.engine import Options, simulate
 from harmonics_emu.simulate.predict import isolated
 from tests.unit.simulate.cases import communication_s
@@ -317,9 +314,3 @@ def test_collectives_that_a_scenario_can_not_have(collective: str, payload: str,
     with pytest.raises(ScenarioError) as raised:
         parse_scenario(scenario(collective, payload), "demo.yaml")
     assert complaint in str(raised.value)
-
-
-def test_the_emulator_refuses_other_collectives_by_name() -> None:
-    refuse_what_is_simulated_only([a_job(4, "ring-all-reduce")], fair)
-    with pytest.raises(UsageError, match="job 'job' asks for collective all-to-all, which only the simulator has"):
-        refuse_what_is_simulated_only([a_job(4, "all-to-all")], fair)

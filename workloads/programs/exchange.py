@@ -1,0 +1,110 @@
+"""What a rank does with each of its gradient buckets: any collective of workloads.collectives, over torch.distributed.
+
+gloo's own ring all-reduce, all-gather and all-to-all send what the catalogue says. Its reduce-scatter is half of an
+all-reduce thrown away, its broadcast another tree, and the rest it does not have: those are in `algorithms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+
+import torch
+import torch.distributed as dist
+
+from workloads.collectives import (
+    ALL_GATHER,
+    ALL_TO_ALL,
+    BROADCAST,
+    COLLECTIVES,
+    HALVING_DOUBLING_ALL_REDUCE,
+    HIERARCHICAL_ALL_REDUCE,
+    PARAMETER_SERVER,
+    PIPELINE,
+    REDUCE_SCATTER,
+    RING_ALL_REDUCE,
+    TREE_ALL_REDUCE,
+    Ranks,
+)
+from workloads.programs import algorithms
+from workloads.programs.algorithms import Peers, Place, Transfer
+
+Wait = Callable[[], object]
+"""Returns when a collective that was started is done; raises what went wrong in it."""
+
+STEP_BY_STEP: Mapping[str, Callable[[Peers, Place, torch.Tensor], None]] = MappingProxyType(
+    {
+        HALVING_DOUBLING_ALL_REDUCE: algorithms.halving_doubling_all_reduce,
+        TREE_ALL_REDUCE: algorithms.tree_all_reduce,
+        HIERARCHICAL_ALL_REDUCE: algorithms.hierarchical_all_reduce,
+        REDUCE_SCATTER: algorithms.ring_reduce_scatter,
+        BROADCAST: algorithms.broadcast,
+        PARAMETER_SERVER: algorithms.parameter_server,
+        PIPELINE: algorithms.pipeline,
+    }
+)
+
+
+class GlooPeers:
+    """The other ranks of the default process group."""
+
+    def send(self, tensor: torch.Tensor, rank: int, tag: int = 0) -> Transfer:
+        return _begun(dist.isend(tensor, rank, tag=tag))
+
+    def receive(self, tensor: torch.Tensor, rank: int, tag: int = 0) -> Transfer:
+        return _begun(dist.irecv(tensor, rank, tag=tag))
+
+
+class Exchange:
+    """One collective, as one rank takes part in it. ValueError where it can't join the ranks."""
+
+    def __init__(self, collective: str, place: Place) -> None:
+        names = tuple(map(str, range(place.ranks)))
+        COLLECTIVES[collective](Ranks(names, place.racks, place.servers, place.stages), 1.0)
+        self._collective = collective
+        self._place = place
+        # One thread: all ranks go through their buckets in the same order, each with the links to itself.
+        self._steps = ThreadPoolExecutor(1)
+
+    def start(self, bucket: torch.Tensor) -> Wait:
+        """Begin the collective on a bucket whose elements are a multiple of the ranks; its result is left in there."""
+        if self._collective == RING_ALL_REDUCE:
+            return _begun(dist.all_reduce(bucket, async_op=True)).wait
+        if self._collective == ALL_GATHER:
+            own = torch.tensor_split(bucket, self._place.ranks)[self._place.rank]
+            return _begun(dist.all_gather_into_tensor(bucket, own.clone(), async_op=True)).wait
+        if self._collective == ALL_TO_ALL:
+            return _begun(dist.all_to_all_single(bucket, bucket.clone(), async_op=True)).wait
+        return self._steps.submit(STEP_BY_STEP[self._collective], GlooPeers(), self._place, bucket).result
+
+
+def expected_pieces(collective: str, place: Place, values: Sequence[float]) -> tuple[float | None, ...]:
+    """What equal pieces of a rank's bucket hold after a collective that rank i began with a bucket full of values[i].
+
+    None for a piece whose content the collective leaves open.
+    """
+    if collective in (ALL_GATHER, ALL_TO_ALL):
+        return tuple(values)
+    if collective == BROADCAST:
+        return (values[0],)
+    if collective == PIPELINE:
+        width = place.ranks // place.stages
+        return (sum(values[place.rank % width :: width]),)
+    if collective == REDUCE_SCATTER:
+        return _only(place.rank, place.ranks, sum(values))
+    if collective == PARAMETER_SERVER:
+        total = sum(values[place.servers :])
+        return _only(place.rank, place.servers, total) if place.rank < place.servers else (total,)
+    return (sum(values),)
+
+
+def _only(piece: int, pieces: int, value: float) -> tuple[float | None, ...]:
+    return tuple(value if number == piece else None for number in range(pieces))
+
+
+def _begun(work: dist.Work | None) -> dist.Work:
+    """torch returns no work to those outside a group."""
+    if work is None:
+        raise RuntimeError("this rank is not in the process group")
+    return work
