@@ -72,7 +72,7 @@ def rhythms(snapshot: Snapshot, capacity: Mapping[str, float]) -> dict[str, Rhyt
         alone_s = max((size / capacity[link] for link, size in bits.items()), default=0.0)
         if alone_s <= 0:
             continue
-        compute_s = _compute_s(state)
+        compute_s = iteration_compute_s(state)
         sending = _sending(state.job, compute_s, alone_s)
         first = sending[0][0]
         found[state.job.name] = Rhythm(
@@ -85,7 +85,7 @@ def rhythms(snapshot: Snapshot, capacity: Mapping[str, float]) -> dict[str, Rhyt
     return found
 
 
-def _compute_s(state: JobState) -> float:
+def iteration_compute_s(state: JobState) -> float:
     """Mean compute time of an iteration: a job waits for the slowest of its ranks, whose draws are log-normal."""
     job = state.job
     if state.iterations_done > 0 or job.compute_cv == 0:

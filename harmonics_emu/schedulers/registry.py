@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from harmonics_emu.errors import UsageError
 from harmonics_emu.schedulers.interface import Policy
 
-BUILT_IN = ("fair", "priority", "crux", "cassini", "varys", "sincronia", "srpt", "mltcp")
+BUILT_IN = ("fair", "priority", "crux", "cassini", "varys", "sincronia", "srpt", "mltcp", "optimal")
 ENTRY_POINT_GROUP = "harmonics_emu.policies"
 
 

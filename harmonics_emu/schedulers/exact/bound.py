@@ -65,10 +65,14 @@ def lower_bound(
         bottlenecks.demand(job, seed, share / sum(shares) / training_s if training_s > 0 else 0.0)
         for job, share, training_s in zip(jobs, shares, isolated, strict=True)
     ]
-    gains = _gains(demands, deadline)
-    chosen = _cover(gains)
+    return bound_of(demands, deadline)
+
+
+def bound_of(demands: Sequence[Demand], deadline: float) -> Bound:
+    """The least weighted sum of the jobs' times from start to end. deadline: on the monotonic clock."""
+    chosen = _cover(_gains(demands, deadline))
     value = sum(demand.least for demand in demands) + sum(gain for _, gain in chosen)
-    groups = tuple((tuple(jobs[index].name for index in sorted(group)), gain) for group, gain in chosen)
+    groups = tuple((tuple(demands[index].job.name for index in sorted(group)), gain) for group, gain in chosen)
     return Bound(value * (1 - ROUNDING), _how(groups), time.monotonic() < deadline, groups)
 
 

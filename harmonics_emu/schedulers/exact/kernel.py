@@ -21,6 +21,7 @@ from harmonics_emu.simulate.kernel.sharing import Floats, Ints
 
 ROUNDING_S = 1e-12
 """Seconds below which two times are one: computed in doubles, from times of at most some seconds."""
+HELD = -1.0
 DEPTH = 256
 """Open branches while one state is expanded; each chain opens one at most each time that work becomes ready."""
 
@@ -50,7 +51,10 @@ class Chains(NamedTuple):
 class Layer(NamedTuple):
     """States, the first held[0] rows. done int64[S, k], wait, work float64[S, k].
 
-    cost: what the time so far has cost, float64[S]. table: hash table of rows, -1 where free; its size is a power of 2.
+    cost: what the time so far has cost, float64[S]. now: the time, float64[S]. release, float64[S, k]: when the present
+    iteration of a chain was let at the link; 0 if it was never kept from it, HELD while it is.
+    parent, over int64[S], opened float64[S]: the state of the layer before, the chain whose iteration is over, and the
+    `release` of that iteration. table: hash table of rows, -1 where free; its size is a power of 2.
     """
 
     held: Ints
@@ -58,7 +62,26 @@ class Layer(NamedTuple):
     wait: Matrix
     work: Matrix
     cost: Floats
+    now: Floats
+    release: Matrix
+    parent: Ints
+    over: Ints
+    opened: Floats
     table: Ints
+
+
+class Finished(NamedTuple):
+    """The cheapest end that was found from a layer: its cost [1], and as in Layer `parent`, `over` and `opened` [1].
+
+    last: the chain that then goes on alone [1], -1 for none. rest: the `release` of its present iteration [1].
+    """
+
+    cost: Floats
+    parent: Ints
+    over: Ints
+    opened: Floats
+    last: Ints
+    rest: Floats
 
 
 def empty_layer(chains: int, states: int) -> Layer:
@@ -69,7 +92,23 @@ def empty_layer(chains: int, states: int) -> Layer:
         wait=np.zeros((states, chains)),
         work=np.zeros((states, chains)),
         cost=np.zeros(states),
+        now=np.zeros(states),
+        release=np.zeros((states, chains)),
+        parent=np.zeros(states, np.int64),
+        over=np.zeros(states, np.int64),
+        opened=np.zeros(states),
         table=np.full(1 << (2 * states).bit_length(), -1, np.int64),
+    )
+
+
+def no_end() -> Finished:
+    return Finished(
+        cost=np.full(1, np.inf),
+        parent=np.zeros(1, np.int64),
+        over=np.zeros(1, np.int64),
+        opened=np.zeros(1),
+        last=np.full(1, -1, np.int64),
+        rest=np.zeros(1),
     )
 
 
@@ -94,22 +133,27 @@ def least_rests(c: Chains, layer: Layer) -> Floats:
 
 
 @compiled
-def expand(c: Chains, layer: Layer, after: Layer, box_s: float, merge: bool, limit: float) -> float:
-    """Fill `after` with the states that follow those of `layer`; returns the least cost of a finished schedule.
+def expand(
+    c: Chains, level: Ints, layer: Layer, after: Layer, finished: Finished, box_s: float, merge: bool, limit: float
+) -> bool:
+    """Fill `after` with the states that follow those of `layer`, and `finished`; False if `after` is too small.
 
+    level: of each chain, 0 first, to look only at schedules that fixed levels and held starts lead to: an iteration
+    that has begun to send gives way only to earlier levels. Empty for all schedules.
     box_s: states whose times lie in the same box of this size become one. merge: that one is as good as either, so that
     costs are lower bounds; else it is the better of the two. States that can't end below `limit` are left out.
-    -1 if `after` is too small.
     """
     k = layer.done.shape[1]
-    finished = np.inf
     after.held[0] = 0
     after.table[:] = -1
-    waits, works, costs = np.empty((DEPTH, k)), np.empty((DEPTH, k)), np.empty(DEPTH)
+    finished.cost[0] = np.inf
+    waits, works, releases = np.empty((DEPTH, k)), np.empty((DEPTH, k)), np.empty((DEPTH, k))
+    costs, nows = np.empty(DEPTH), np.empty(DEPTH)
     available = np.empty(k)
     done = np.empty(k, np.int64)
     for row in range(layer.held[0]):
-        waits[0], works[0], costs[0] = layer.wait[row], layer.work[row], layer.cost[row]
+        waits[0], works[0], releases[0] = layer.wait[row], layer.work[row], layer.release[row]
+        costs[0], nows[0] = layer.cost[row], layer.now[row]
         done[:] = layer.done[row]
         rate = 0.0
         for j in range(k):
@@ -118,45 +162,75 @@ def expand(c: Chains, layer: Layer, after: Layer, box_s: float, merge: bool, lim
         depth = 1
         while depth > 0:
             depth -= 1
-            wait, work = waits[depth], works[depth]
-            over, until, contenders = _look(c, done, wait, work, available)
+            here, cost, now = depth, costs[depth], nows[depth]
+            wait, work, release = waits[here], works[here], releases[here]
+            over, until = _look(c, done, wait, work, available)
             if over >= 0:
-                end = _finish(c, after, done, wait, work, costs[depth], over, rate, box_s, merge, limit)
-                if end < 0.0:
-                    return -1.0
-                finished = min(finished, end)
+                if not _finish(
+                    c, after, finished, done, wait, work, release, cost, now, row, over, rate, box_s, merge, limit
+                ):
+                    return False
                 continue
-            if contenders == 0:
+            choices = _bar(c, level, work, available)
+            if choices == 0:
                 _pass(wait, work, until, -1)
-                costs[depth] += rate * until
+                costs[here], nows[here] = cost + rate * until, now + until
                 depth += 1
                 continue
-            here = depth
-            cost = costs[here]
-            left = contenders
+            depth += choices
             # The state's own place on the stack is the last to be written.
-            top = here + contenders
             for j in range(k):
                 if available[j] > 0.0:
-                    left -= 1
-                    place = here + left
-                    if left > 0:
-                        waits[place], works[place] = wait, work
-                    else:
-                        place = here
+                    choices -= 1
+                    place = here + choices
+                    if choices > 0:
+                        waits[place], works[place], releases[place] = wait, work, release
                     step = min(until, available[j])
+                    _let(c, level, works[place], releases[place], available, j, now)
                     _pass(waits[place], works[place], step, j)
-                    costs[place] = cost + rate * step
-            depth = top
-    return finished
+                    costs[place], nows[place] = cost + rate * step, now + step
+    return True
 
 
 @compiled
-def _look(c: Chains, done: Ints, wait: Floats, work: Floats, available: Floats) -> tuple[int, float, int]:
-    """A chain whose iteration is over (-1 if none is), the time until something happens by itself, and how many chains
-    have work for the link now; `available` gets the seconds of it.
+def _bar(c: Chains, level: Ints, work: Floats, available: Floats) -> int:
+    """How many chains may be served. Those that would have to push aside a begun one of an earlier level may not: their
+    `available` becomes negative.
     """
-    over, until, contenders = -1, np.inf, 0
+    first = np.int64(2**62)
+    if level.shape[0] > 0:
+        for j in range(work.shape[0]):
+            if available[j] > 0.0 and work[j] < c.work[j]:
+                first = min(first, level[j])
+    choices = 0
+    for j in range(work.shape[0]):
+        if available[j] > 0.0:
+            if level.shape[0] > 0 and level[j] > first:
+                available[j] = -1.0
+            else:
+                choices += 1
+    return choices
+
+
+@compiled
+def _let(c: Chains, level: Ints, work: Floats, release: Floats, available: Floats, served: int, now: float) -> None:
+    """Note who begins now after it was held, and who is held while a chain of a later level is served."""
+    if level.shape[0] == 0:
+        return
+    for j in range(work.shape[0]):
+        if available[j] > 0.0 and work[j] == c.work[j] and level[j] < level[served]:
+            release[j] = HELD
+    if release[served] == HELD:
+        release[served] = now
+
+
+@compiled
+def _look(c: Chains, done: Ints, wait: Floats, work: Floats, available: Floats) -> tuple[int, float]:
+    """A chain whose iteration is over (-1 if none is), and the time until something happens by itself.
+
+    `available` gets the seconds of link time that each chain can use now.
+    """
+    over, until = -1, np.inf
     for j in range(done.shape[0]):
         available[j] = 0.0
         at = c.first[j] + done[j]
@@ -181,12 +255,10 @@ def _look(c: Chains, done: Ints, wait: Floats, work: Floats, available: Floats) 
             available[j] = work[j]
             if wait[j] <= work[j]:
                 wait[j] = 0.0
-        if available[j] > ROUNDING_S:
-            contenders += 1
-        else:
+        if available[j] <= ROUNDING_S:
             available[j] = 0.0
             until = min(until, coming)
-    return over, until, contenders
+    return over, until
 
 
 @compiled
@@ -202,20 +274,26 @@ def _pass(wait: Floats, work: Floats, seconds: float, served: int) -> None:
 def _finish(
     c: Chains,
     after: Layer,
+    finished: Finished,
     done: Ints,
     wait: Floats,
     work: Floats,
+    release: Floats,
     cost: float,
+    now: float,
+    row: int,
     over: int,
     rate: float,
     box_s: float,
     merge: bool,
     limit: float,
-) -> float:
-    """An iteration is over. Notes the state, or, where only one chain is left, returns what its end costs; -1: no room.
+) -> bool:
+    """An iteration of `over` is over. Notes the state or, where one chain is left, the end; False if there is no room.
 
-    `done`, `wait` and `work` are as before when it returns, but for wait and work of `over`.
+    `done` is as before when it returns.
     """
+    opened = release[over]
+    release[over] = 0.0
     done[over] += 1
     at = c.first[over] + done[over]
     if at < c.first[over + 1]:
@@ -226,18 +304,30 @@ def _finish(
     for j in range(done.shape[0]):
         if c.first[j] + done[j] < c.first[j + 1]:
             last, left = j, left + 1
-    result = np.inf
-    if left == 0:
-        result = cost
-    elif left == 1:
-        at = c.first[last] + done[last]
-        result = cost + c.weight[last] * (_alone(c, last, at, wait[last], work[last]) + c.later[at])
-    elif cost + least_rest(c, done, wait, work) < limit and not _note(
-        c, after, done, wait, work, cost, rate, box_s, merge
-    ):
-        result = -1.0
+    room = True
+    if left <= 1:
+        if left == 1:
+            at = c.first[last] + done[last]
+            cost += c.weight[last] * (_alone(c, last, at, wait[last], work[last]) + c.later[at])
+        if cost < finished.cost[0]:
+            finished.cost[0], finished.parent[0], finished.over[0], finished.opened[0] = cost, row, over, opened
+            finished.last[0] = last
+            finished.rest[0] = release[last] if left == 1 else 0.0
+    elif cost + least_rest(c, done, wait, work) < limit:
+        place = _place(after, done, wait, work, box_s)
+        room = place >= 0
+        if room:
+            if place == after.held[0]:
+                after.held[0] += 1
+                better = True
+                after.wait[place], after.work[place], after.cost[place] = wait, work, cost
+            else:
+                better = _unite(after, place, wait, work, cost, rate, merge)
+            if better:
+                after.done[place], after.now[place], after.release[place] = done, now, release
+                after.parent[place], after.over[place], after.opened[place] = row, over, opened
     done[over] -= 1
-    return result
+    return room
 
 
 @compiled
@@ -254,18 +344,8 @@ def _alone(c: Chains, j: int, at: int, wait: float, work: float) -> float:
 
 
 @compiled
-def _note(
-    c: Chains,
-    layer: Layer,
-    done: Ints,
-    wait: Floats,
-    work: Floats,
-    cost: float,
-    rate: float,
-    box_s: float,
-    merge: bool,
-) -> bool:
-    """Add a state to a layer, or make it one with the state of its box. False if there is no room."""
+def _place(layer: Layer, done: Ints, wait: Floats, work: Floats, box_s: float) -> int:
+    """The row of the state in the same box, or else the next free row, which it then is; -1 if there is none."""
     k = done.shape[0]
     mask = layer.table.shape[0] - 1
     key = np.uint64(1469598103934665603)
@@ -274,10 +354,8 @@ def _note(
             key = (key ^ np.uint64(part)) * np.uint64(1099511628211)
             key ^= key >> np.uint64(29)
     slot = np.int64(key & np.uint64(mask))
-    while True:
-        row = layer.table[slot]
-        if row < 0:
-            break
+    while layer.table[slot] >= 0:
+        row = int(layer.table[slot])
         same = True
         for j in range(k):
             if (
@@ -288,25 +366,28 @@ def _note(
                 same = False
                 break
         if same:
-            _unite(layer, row, wait, work, cost, rate, merge)
-            return True
+            return row
         slot = (slot + 1) & mask
-    row = layer.held[0]
+    row = int(layer.held[0])
     if row == layer.done.shape[0]:
-        return False
-    layer.held[0] = row + 1
+        return -1
     layer.table[slot] = row
-    layer.done[row], layer.wait[row], layer.work[row], layer.cost[row] = done, wait, work, cost
-    return True
+    layer.done[row] = done
+    return row
 
 
 @compiled
-def _unite(layer: Layer, row: int, wait: Floats, work: Floats, cost: float, rate: float, merge: bool) -> None:
-    """One state for two of a box.
+def _unite(layer: Layer, row: int, wait: Floats, work: Floats, cost: float, rate: float, merge: bool) -> bool:
+    """One state for two of a box; True if it is the new one.
 
     A state that is ahead by some seconds is worth at most what all chains pay for waiting as long; where it costs
     more than that, the other one is better and stays as it is.
     """
+    if not merge:
+        better = bool(cost < layer.cost[row])
+        if better:
+            layer.wait[row], layer.work[row], layer.cost[row] = wait, work, cost
+        return better
     ahead, behind = 0.0, 0.0
     wait_ahead, wait_behind = 0.0, 0.0
     for j in range(wait.shape[0]):
@@ -317,12 +398,12 @@ def _unite(layer: Layer, row: int, wait: Floats, work: Floats, cost: float, rate
     ahead += wait_ahead
     behind += wait_behind
     if cost >= layer.cost[row] + rate * ahead:
-        return
-    if layer.cost[row] >= cost + rate * behind or not merge:
-        if merge or cost < layer.cost[row]:
-            layer.wait[row], layer.work[row], layer.cost[row] = wait, work, cost
-        return
+        return False
+    if layer.cost[row] >= cost + rate * behind:
+        layer.wait[row], layer.work[row], layer.cost[row] = wait, work, cost
+        return True
     for j in range(wait.shape[0]):
         layer.wait[row, j] = min(layer.wait[row, j], wait[j])
         layer.work[row, j] = min(layer.work[row, j], work[j])
     layer.cost[row] = min(layer.cost[row], cost)
+    return False

@@ -25,14 +25,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harmonics_emu.schedulers.exact.kernel import Chains, Layer, empty_layer, expand, least_rests
-from harmonics_emu.simulate.kernel.sharing import Floats
+from harmonics_emu.schedulers.exact.kernel import Chains, Finished, Layer, empty_layer, expand, least_rests, no_end
+from harmonics_emu.simulate.kernel.sharing import Floats, Ints
 
 FINEST_BOX = 1 / 2000
 """Of the shortest link time of an iteration: the least difference of two states that is told apart."""
 GREEDY_BOX_S = 1e-9
 STATES = 4000
 GREEDY_STATES = 100
+ANY_SCHEDULE = np.empty(0, np.int64)
 ROOM = 16
 """States that a layer has room for, by those that are kept of it."""
 
@@ -66,6 +67,16 @@ class Range:
     complete: bool
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """cost: as in Range. releases: of each chain's iterations in order, when they are let at the link; 0 where nothing
+    holds them. Iterations that are not listed are not held either.
+    """
+
+    cost: float
+    releases: tuple[tuple[float, ...], ...]
+
+
 def bounds(chains: Sequence[Chain], deadline: float = math.inf, states: int = STATES) -> Range:
     """What the best schedule of two or more chains costs. ValueError for fewer.
 
@@ -74,59 +85,95 @@ def bounds(chains: Sequence[Chain], deadline: float = math.inf, states: int = ST
     if len(chains) < 2:
         raise ValueError("one chain alone has nobody to wait for")
     arrays, first = _arrays(chains), _first_layer(chains)
-    free = sum(chain.weight * (chain.start_s - min(c.start_s for c in chains)) for chain in chains)
-    most = _greedy(arrays, first, GREEDY_STATES, deadline)
+    found = _greedy(arrays, ANY_SCHEDULE, first, GREEDY_STATES, deadline)
+    most = math.inf if found is None else found.cost
     least, complete = _relaxed(arrays, first, states, most, deadline)
+    free = _before_start(chains)
     return Range(least - free, most - free, complete)
 
 
-def _greedy(c: Chains, layer: Layer, states: int, deadline: float) -> float:
-    """The cost of a good schedule: the cheapest states of each layer are followed up."""
-    finished = np.inf
+def good_schedule(
+    chains: Sequence[Chain], levels: Sequence[int], deadline: float = math.inf, states: int = GREEDY_STATES
+) -> Schedule | None:
+    """A good schedule among those that fixed levels and held starts lead to; None if the deadline came first.
+
+    levels: of each chain, 0 served first. ValueError for fewer than two chains.
+    """
+    if len(chains) < 2:
+        raise ValueError("one chain alone has nobody to wait for")
+    found = _greedy(_arrays(chains), np.array(levels, np.int64), _first_layer(chains), states, deadline)
+    if found is None:
+        return None
+    begin = min(chain.start_s for chain in chains)
+    releases = tuple(tuple(begin + at if at > 0 else 0.0 for at in own) for own in found.releases)
+    return Schedule(found.cost - _before_start(chains), releases)
+
+
+def _before_start(chains: Sequence[Chain]) -> float:
+    """What the cost counts of the time before each chain starts."""
+    begin = min(chain.start_s for chain in chains)
+    return sum(chain.weight * (chain.start_s - begin) for chain in chains)
+
+
+def _greedy(c: Chains, level: Ints, layer: Layer, states: int, deadline: float) -> Schedule | None:
+    """A good schedule: the cheapest states of each layer are followed up. None if the deadline came first."""
+    best: tuple[int, Finished] | None = None
+    layers = [layer]
     after = empty_layer(layer.done.shape[1], states * ROOM)
-    while layer.held[0] and time.monotonic() < deadline:
-        end = expand(c, layer, after, GREEDY_BOX_S, False, finished)
-        if end < 0:
-            layer = _cheapest(c, layer, max(1, int(layer.held[0]) // 2))
+    while layers[-1].held[0]:
+        if time.monotonic() > deadline:
+            return None
+        finished = no_end()
+        limit = math.inf if best is None else float(best[1].cost[0])
+        if not expand(c, level, layers[-1], after, finished, GREEDY_BOX_S, False, limit):
+            layers[-1] = _cheapest(c, layers[-1], max(1, int(layers[-1].held[0]) // 2))
             continue
-        finished = min(finished, end)
-        layer = _cheapest(c, after, states)
-    return finished if not layer.held[0] else np.inf
+        if finished.cost[0] < limit:
+            best = len(layers) - 1, finished
+        layers.append(_cheapest(c, after, states))
+    return None if best is None else Schedule(float(best[1].cost[0]), _releases(layers, *best))
+
+
+def _releases(layers: Sequence[Layer], number: int, end: Finished) -> tuple[tuple[float, ...], ...]:
+    """Follows a finished schedule back to its beginning."""
+    found: list[list[float]] = [[] for _ in layers[0].done[0]]
+    if end.last[0] >= 0:
+        found[end.last[0]].append(float(end.rest[0]))
+    found[end.over[0]].append(float(end.opened[0]))
+    row = int(end.parent[0])
+    for layer in reversed(layers[1 : number + 1]):
+        found[layer.over[row]].append(float(layer.opened[row]))
+        row = int(layer.parent[row])
+    return tuple(tuple(reversed(own)) for own in found)
 
 
 def _relaxed(c: Chains, layer: Layer, states: int, limit: float, deadline: float) -> tuple[float, bool]:
     """A cost that no schedule is below, and whether all iterations were looked at."""
     finest = box = float(c.work.min()) * FINEST_BOX
-    finished = limit
+    least = limit
     after, spare = (empty_layer(layer.done.shape[1], states) for _ in range(2))
     while layer.held[0]:
         if time.monotonic() > deadline:
             rests = least_rests(c, layer)
-            return min(finished, float((layer.cost[: len(rests)] + rests).min())), False
-        end = expand(c, layer, after, box, True, limit)
-        if end < 0:
+            return min(least, float((layer.cost[: len(rests)] + rests).min())), False
+        finished = no_end()
+        if not expand(c, ANY_SCHEDULE, layer, after, finished, box, True, limit):
             box *= 2
             continue
-        finished = min(finished, end)
+        least = min(least, float(finished.cost[0]))
         layer, after, spare = after, spare, after
         if layer.held[0] < states // 4:
             box = max(finest, box / 2)
-    return finished, True
+    return least, True
 
 
 def _cheapest(c: Chains, layer: Layer, states: int) -> Layer:
-    count = int(layer.held[0])
-    chosen = np.arange(count)
-    if count > states:
-        chosen = np.argpartition(layer.cost[:count] + least_rests(c, layer), states)[:states]
-    return Layer(
-        np.array([len(chosen)], np.int64),
-        layer.done[chosen],
-        layer.wait[chosen],
-        layer.work[chosen],
-        layer.cost[chosen],
-        layer.table,
-    )
+    held = int(layer.held[0])
+    chosen = np.arange(held)
+    if held > states:
+        chosen = np.argpartition(layer.cost[:held] + least_rests(c, layer), states)[:states]
+    rows = {name: getattr(layer, name)[chosen] for name in Layer._fields if name not in ("held", "table")}
+    return Layer(held=np.array([len(chosen)], np.int64), table=layer.table, **rows)
 
 
 def _first_layer(chains: Sequence[Chain]) -> Layer:

@@ -1,0 +1,208 @@
+"""optimal: the best plan that can be found for all jobs to their ends, with a bound on what any plan could reach.
+
+Every plan is judged by the fluid engine over all iterations to come. Judged are the plans of all other policies, orders
+of the jobs as levels on the paths that these chose, and, for jobs that meet on one link, start times that hold a job of
+an early level back until another has finished, from a search over schedules. The bound holds for all schedules, also
+for those that no plan can say (schedulers.exact.bound). docs/schedulers/optimal.md tells more.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from random import Random
+from typing import Any
+
+from harmonics_emu.errors import HarmonicsError, UsageError
+from harmonics_emu.scenario.quantities import parse_positive_time
+from harmonics_emu.schedulers.exact.bound import Bound, bound_of
+from harmonics_emu.schedulers.exact.held_starts import held_starts
+from harmonics_emu.schedulers.exact.outlook import JobPlans, Outlook, look_ahead
+from harmonics_emu.schedulers.interface import FunctionPolicy, HostPair, JobPlan, Plan, Snapshot
+from harmonics_emu.schedulers.options import check_options
+from harmonics_emu.schedulers.order_levels import MOST_LEVELS, balanced
+from harmonics_emu.schedulers.registry import find_policy
+from topologies.fabric import Path
+
+SEEDS = ("fair", "priority", "crux", "cassini", "varys", "sincronia", "srpt")
+"""Policies whose plans are tried first."""
+TIME_LIMIT = "time_limit"
+TIME_LIMIT_S = 10.0
+BOUND_PART = 0.3
+"""Of the time, at most so much goes into the bound."""
+PROVEN = 1e-3
+"""A plan within this of the bound, relative, counts as proven to be the best."""
+ALL_ORDERS = 4
+"""Jobs up to which every order is tried."""
+PATIENCE = 60
+"""Random changes in a row that bring nothing, after which the search ends."""
+
+
+@dataclass
+class Search:
+    """The best plan so far. found: seconds from the beginning, objective and source of each better one."""
+
+    outlook: Outlook
+    began: float
+    deadline: float
+    best: JobPlans = field(default_factory=dict)
+    objective: float = math.inf
+    found: list[dict[str, Any]] = field(default_factory=list)
+    evaluations: int = 0
+    slowest_s: float = 0.0
+
+    def is_over(self) -> bool:
+        """Whether one more evaluation might end after the deadline."""
+        return time.monotonic() + self.slowest_s > self.deadline
+
+    def judge(self, plans: JobPlans, source: str) -> bool:
+        """Evaluate plans, and keep them if they are the best; True then."""
+        began = time.monotonic()
+        objective = self.outlook.objective(plans)
+        now = time.monotonic()
+        self.evaluations += 1
+        self.slowest_s = max(self.slowest_s, now - began)
+        if not objective < self.objective * (1 - 1e-9):
+            return False
+        self.best, self.objective = dict(plans), objective
+        self.found.append({"after_s": round(now - self.began, 4), "objective": objective, "source": source})
+        return True
+
+
+def plan_optimal(snapshot: Snapshot) -> Plan:
+    """Levels, paths and start times for the rest of all present jobs.
+
+    Option `time_limit`, default 10s. UsageError for other options. Facts: objective (S of the present jobs as
+    predicted), bound, gap, proven, how the bound follows, horizon_s, time_limit_s, evaluations, found, and whether the
+    search ran out of time. With compute jitter all of these are for mean compute times.
+    """
+    limit_s = _time_limit(snapshot.options)
+    began = time.monotonic()
+    outlook = look_ahead(snapshot)
+    if outlook is None:
+        return Plan(policy="optimal", facts={"objective": None, "bound": None, "time_limit_s": limit_s})
+    search = Search(outlook, began, began + limit_s)
+    paths = _try_seeds(search)
+    bound = _bound(outlook, min(search.deadline, time.monotonic() + BOUND_PART * limit_s))
+    for _ in _improvements(search, paths):
+        if search.is_over() or search.objective <= bound.value * (1 + PROVEN):
+            break
+    return Plan(policy="optimal", jobs=search.best, facts=_facts(search, bound, limit_s))
+
+
+def _time_limit(options: Mapping[str, Any]) -> float:
+    check_options("optimal", options, TIME_LIMIT)
+    if TIME_LIMIT not in options:
+        return TIME_LIMIT_S
+    try:
+        return parse_positive_time(options[TIME_LIMIT])
+    except ValueError as error:
+        raise UsageError(f"policy.{TIME_LIMIT}: {error}") from None
+
+
+def _bound(outlook: Outlook, deadline: float) -> Bound:
+    bound = bound_of(outlook.demands(), deadline)
+    now = outlook.snapshot.time_s - outlook.origin_s
+    # The bound counts from where each job goes on at the earliest, the objective from its submission.
+    before = sum(rest.weight * (rest.spent_s + min(0.0, max(0.0, now) - rest.job.start_s)) for rest in outlook.rests)
+    return replace(bound, value=bound.value + before)
+
+
+def _try_seeds(search: Search) -> list[dict[str, dict[HostPair, Path]]]:
+    """Judge other policies' plans; returns the different choices of paths among them, hashed ones first."""
+    snapshot = search.outlook.snapshot
+    chosen: list[dict[str, dict[HostPair, Path]]] = [{}]
+    for name in SEEDS:
+        if search.evaluations and search.is_over():
+            break
+        try:
+            plan = find_policy(name).plan(replace(snapshot, options={}))
+        except HarmonicsError:
+            continue
+        search.judge(plan.jobs, name)
+        paths = {job: dict(own.paths) for job, own in plan.jobs.items() if own.paths}
+        if paths not in chosen:
+            chosen.append(paths)
+    return chosen
+
+
+def _improvements(search: Search, paths: Sequence[dict[str, dict[HostPair, Path]]]) -> Iterator[None]:
+    """Judges one plan after another; each step is one evaluation."""
+    names = [rest.job.name for rest in search.outlook.rests]
+    orders = list(permutations(names)) if len(names) <= ALL_ORDERS else [tuple(_order(search.best, names))]
+    for way in paths:
+        for order in orders:
+            search.judge(_levels(order, way), "order")
+            yield
+    for way in paths:
+        for order in orders[: math.factorial(ALL_ORDERS)]:
+            if (starts := held_starts(search.outlook, order, way, search.deadline)) is not None:
+                search.judge(_levels(order, way, starts), "held starts")
+            yield
+    yield from _random_changes(search, names)
+
+
+def _random_changes(search: Search, names: Sequence[str]) -> Iterator[None]:
+    """Small changes of the best plan: another order, a level shared, another path."""
+    draw = Random(search.outlook.snapshot.seed)
+    fabric = search.outlook.snapshot.fabric
+    pairs = [
+        (state.job.name, pair)
+        for state in search.outlook.snapshot.jobs
+        for pair in state.transfers
+        if len(fabric.paths(*pair)) > 1
+    ]
+    in_vain = 0
+    while in_vain < PATIENCE:
+        plans = {name: search.best.get(name, JobPlan()) for name in names}
+        if pairs and draw.random() < 0.5:
+            name, pair = draw.choice(pairs)
+            if name in plans:
+                path = draw.choice(fabric.paths(*pair))
+                plans[name] = replace(plans[name], paths={**plans[name].paths, pair: path})
+        else:
+            order = _order(plans, names)
+            moved = order.pop(draw.randrange(len(order)))
+            order.insert(draw.randrange(len(order) + 1), moved)
+            ways = {name: dict(plan.paths) for name, plan in plans.items()}
+            plans = dict(_levels(order, ways))
+        in_vain = 0 if search.judge(plans, "random change") else in_vain + 1
+        yield
+
+
+def _order(plans: JobPlans, names: Sequence[str]) -> list[str]:
+    return sorted(names, key=lambda name: plans.get(name, JobPlan()).level)
+
+
+def _levels(
+    order: Sequence[str],
+    paths: Mapping[str, Mapping[HostPair, Path]],
+    starts: Mapping[str, tuple[float, ...]] | None = None,
+) -> dict[str, JobPlan]:
+    return {
+        name: JobPlan(level=level, paths=paths.get(name, {}), starts_s=(starts or {}).get(name, ()))
+        for name, level in zip(order, balanced(len(order), MOST_LEVELS), strict=True)
+    }
+
+
+def _facts(search: Search, bound: Bound, limit_s: float) -> dict[str, Any]:
+    gap = search.objective / bound.value - 1 if bound.value > 0 else None
+    return {
+        "objective": search.objective,
+        "bound": bound.value,
+        "gap": gap,
+        "proven": gap is not None and gap <= PROVEN,
+        "bound_follows_from": bound.how,
+        "horizon_s": max(float(demand.length_s.sum()) for demand in search.outlook.demands()),
+        "time_limit_s": limit_s,
+        "out_of_time": search.is_over(),
+        "evaluations": search.evaluations,
+        "found": search.found,
+        "mean_compute_times": any(state.job.compute_cv > 0 for state in search.outlook.snapshot.jobs),
+    }
+
+
+policy = FunctionPolicy("optimal", "the best plan to be found for all jobs to their ends, with a bound", plan_optimal)
