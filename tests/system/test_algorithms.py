@@ -13,9 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workloads.collectives import rank_transfers
+from workloads.collectives import COLLECTIVES, rank_transfers
 from workloads.job import Job
 from workloads.programs.algorithms import Place
+from workloads.programs.ddp import check_result
 from workloads.programs.exchange import STEP_BY_STEP, expected_pieces
 
 pytestmark = pytest.mark.torch
@@ -116,3 +117,13 @@ def pieces(
     for value, piece, shape in zip(expected, *parts, strict=True):
         if value is not None:
             yield value, piece, shape
+
+
+def test_a_rank_notices_a_wrong_result() -> None:
+    place = Place(rank=1, ranks=3, racks=(0, 0, 0), servers=1, stages=3)
+    check_result("ring-all-reduce", place, 0, [torch.full((6,), 1.0 + 2.0 + 3.0)])
+    check_result("all-gather", place, 0, [torch.tensor([1.0, 1.0, 2.0, 2.0, 3.0, 3.0])])
+    check_result("reduce-scatter", place, 0, [torch.tensor([0.0, 0.0, 6.0, 6.0, 0.0, 0.0])])
+    for collective in COLLECTIVES:
+        with pytest.raises(RuntimeError, match=f"rank 1: {collective} of gradient bucket 0 is not"):
+            check_result(collective, place, 0, [torch.zeros(6)])

@@ -22,7 +22,8 @@ from workloads.collectives import broadcast_tree, double_tree, halving_doubling_
 CHUNK_BYTES = 32 * 1024
 """Small against a bucket, so that many hops cost little more than one; large against gloo's 96 bytes a message."""
 MICRO_BATCHES_A_STAGE = 4
-"""GPipe's rule: with four micro-batches a stage, filling and draining a pipeline costs next to nothing."""
+"""GPipe's rule: with four micro-batches a stage, filling and draining a pipeline costs next to nothing. Of a small
+bucket there are fewer, so that none is smaller than a chunk."""
 
 
 class Transfer(Protocol):
@@ -60,25 +61,36 @@ def halving_doubling_all_reduce(peers: Peers, place: Place, bucket: torch.Tensor
         return
     if rank < 2 * extra:
         _add_from(peers, bucket, rank - 1)
-    position, low, high = members.index(rank), 0, bucket.numel()
+    exchanges = _halves(bucket, members, members.index(rank))
+    received = [torch.empty_like(kept) for _, kept, _ in exchanges]
+    halving = [peers.receive(into, partner) for into, (partner, _, _) in zip(received, exchanges, strict=True)]
+    # What a partner has been given comes back only after it has it, so the receive can wait in the same memory.
+    doubling = [peers.receive(given, partner) for partner, _, given in reversed(exchanges)]
+    leaving = []
+    for (partner, kept, given), into, transfer in zip(exchanges, received, halving, strict=True):
+        leaving.append(peers.send(given, partner))
+        transfer.wait()
+        kept += into
+    for (partner, kept, _), transfer in zip(reversed(exchanges), doubling, strict=True):
+        leaving.append(peers.send(kept, partner))
+        transfer.wait()
+    if rank < 2 * extra:
+        leaving.append(peers.send(bucket, rank - 1))
+    _wait(leaving)
+
+
+def _halves(
+    bucket: torch.Tensor, members: Sequence[int], position: int
+) -> list[tuple[int, torch.Tensor, torch.Tensor]]:
+    """(partner, what is kept, what the partner is given) of each halving step."""
     exchanges = []
     distance = len(members) // 2
     while distance:
-        partner, middle = members[position ^ distance], (low + high) // 2
-        lower, upper = bucket[low:middle], bucket[middle:high]
-        low, high = (middle, high) if position & distance else (low, middle)
-        kept, given = (upper, lower) if position & distance else (lower, upper)
-        leaving = peers.send(given, partner)
-        _add_from(peers, kept, partner)
-        leaving.wait()
-        exchanges.append((partner, kept, given))
+        lower, upper = torch.tensor_split(bucket, 2)
+        bucket, given = (upper, lower) if position & distance else (lower, upper)
+        exchanges.append((members[position ^ distance], bucket, given))
         distance //= 2
-    for partner, kept, given in reversed(exchanges):
-        leaving = peers.send(kept, partner)
-        peers.receive(given, partner).wait()
-        leaving.wait()
-    if rank < 2 * extra:
-        peers.send(bucket, rank - 1).wait()
+    return exchanges
 
 
 def ring_reduce_scatter(peers: Peers, place: Place, bucket: torch.Tensor) -> None:
@@ -130,7 +142,7 @@ def pipeline(peers: Peers, place: Place, bucket: torch.Tensor) -> None:
     """
     width = place.ranks // place.stages
     line = {rank: rank + width for rank in range(place.rank % width, place.ranks - width, width)}
-    micro_batches = torch.tensor_split(bucket, min(MICRO_BATCHES_A_STAGE * place.stages, bucket.numel()))
+    micro_batches = torch.tensor_split(bucket, min(MICRO_BATCHES_A_STAGE * place.stages, len(_chunks(bucket))))
     _sum_over_trees(peers, [(_branch(place.rank, line), micro_batches)])
 
 
@@ -142,23 +154,41 @@ def _add_from(peers: Peers, part: torch.Tensor, rank: int) -> None:
 
 def _reduce_scatter(peers: Peers, part: torch.Tensor, ring: Sequence[int], rank: int) -> torch.Tensor:
     """Returns this rank's piece of the part, summed over the ring."""
-    n, position = len(ring), ring.index(rank)
-    pieces = torch.tensor_split(part, n)
-    for step in range(1, n):
-        leaving = peers.send(pieces[(position - step) % n], ring[(position + 1) % n])
-        _add_from(peers, pieces[(position - step - 1) % n], ring[position - 1])
-        leaving.wait()
+    position = ring.index(rank)
+    pieces = torch.tensor_split(part, len(ring))
+    _pass_around(peers, pieces, ring, position, first=position - 1, add=True)
     return pieces[position]
 
 
 def _all_gather(peers: Peers, part: torch.Tensor, ring: Sequence[int], rank: int) -> None:
     """Fills in the other pieces of the part, each from the rank that has it."""
-    n, position = len(ring), ring.index(rank)
-    pieces = torch.tensor_split(part, n)
-    for step in range(n - 1):
-        leaving = peers.send(pieces[(position - step) % n], ring[(position + 1) % n])
-        peers.receive(pieces[(position - step - 1) % n], ring[position - 1]).wait()
-        leaving.wait()
+    position = ring.index(rank)
+    _pass_around(peers, torch.tensor_split(part, len(ring)), ring, position, first=position, add=False)
+
+
+def _pass_around(
+    peers: Peers, pieces: Sequence[torch.Tensor], ring: Sequence[int], position: int, *, first: int, add: bool
+) -> None:
+    """Send piece `first` to the next rank, and each one that comes after it on to there, but for the last.
+
+    What comes is added to what is here, or takes its place. A chunk goes on as soon as it is here.
+    """
+    n = len(ring)
+    before, after = ring[position - 1], ring[(position + 1) % n]
+    passing = [[*_chunks(pieces[(first - step) % n])] for step in range(n)]
+    arriving = [
+        [(into := torch.empty_like(chunk) if add else chunk, peers.receive(into, before)) for chunk in chunks]
+        for chunks in passing[1:]
+    ]
+    leaving = [peers.send(chunk, after) for chunk in passing[0]] if n > 1 else []
+    for step, (chunks, transfers) in enumerate(zip(passing[1:], arriving, strict=True), start=1):
+        for chunk, (into, transfer) in zip(chunks, transfers, strict=True):
+            transfer.wait()
+            if add:
+                chunk += into
+            if step < n - 1:
+                leaving.append(peers.send(chunk, after))
+    _wait(leaving)
 
 
 @dataclass(frozen=True)

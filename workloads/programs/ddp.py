@@ -51,7 +51,7 @@ def run(params: Ddp, settings: Settings) -> None:
         start_ns = _iterate(runtime, exchange, done, start_ns, compute_ns, buckets, fractions)
         done += 1
     if done:
-        _check(params.collective, place, done - 1, buckets)
+        check_result(params.collective, place, done - 1, buckets)
     runtime.finish()
 
 
@@ -90,7 +90,8 @@ def _gradient(rank: int, iteration: int) -> int:
     return rank + 1 + iteration % EXACT
 
 
-def _check(collective: str, place: Place, iteration: int, buckets: list[torch.Tensor]) -> None:
+def check_result(collective: str, place: Place, iteration: int, buckets: list[torch.Tensor]) -> None:
+    """RuntimeError, naming the bucket, if buckets do not hold what the collective makes of `iteration`'s gradients."""
     expected = expected_pieces(collective, place, [_gradient(rank, iteration) for rank in range(place.ranks)])
     for number, bucket in enumerate(buckets):
         for value, piece in zip(expected, torch.tensor_split(bucket, len(expected)), strict=True):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import cycle
 from types import MappingProxyType
 
 import torch
@@ -46,14 +48,26 @@ STEP_BY_STEP: Mapping[str, Callable[[Peers, Place, torch.Tensor], None]] = Mappi
 )
 
 
+BUCKETS_AT_ONCE = 2
+"""As gloo does with collectives of its own: what waits for a message leaves the links to the next bucket."""
+TAGS, NUMBERS = 2**16, 2**15
+"""Tags of one collective (they are ranks), and collectives before a number returns: more than an iteration has."""
+
+
+@dataclass(frozen=True)
 class GlooPeers:
-    """The other ranks of the default process group."""
+    """The other ranks of the default process group, as one collective sees them.
+
+    number: tells the messages of collectives that run at the same time apart. It is equal on all ranks.
+    """
+
+    number: int
 
     def send(self, tensor: torch.Tensor, rank: int, tag: int = 0) -> Transfer:
-        return _begun(dist.isend(tensor, rank, tag=tag))
+        return _begun(dist.isend(tensor, rank, tag=self.number * TAGS + tag))
 
     def receive(self, tensor: torch.Tensor, rank: int, tag: int = 0) -> Transfer:
-        return _begun(dist.irecv(tensor, rank, tag=tag))
+        return _begun(dist.irecv(tensor, rank, tag=self.number * TAGS + tag))
 
 
 class Exchange:
@@ -64,8 +78,9 @@ class Exchange:
         COLLECTIVES[collective](Ranks(names, place.racks, place.servers, place.stages), 1.0)
         self._collective = collective
         self._place = place
-        # One thread: all ranks go through their buckets in the same order, each with the links to itself.
-        self._steps = ThreadPoolExecutor(1)
+        self._threads = ThreadPoolExecutor(BUCKETS_AT_ONCE)
+        # All ranks start the same collectives in the same order.
+        self._numbers = cycle(range(NUMBERS))
 
     def start(self, bucket: torch.Tensor) -> Wait:
         """Begin the collective on a bucket whose elements are a multiple of the ranks; its result is left in there."""
@@ -76,7 +91,8 @@ class Exchange:
             return _begun(dist.all_gather_into_tensor(bucket, own.clone(), async_op=True)).wait
         if self._collective == ALL_TO_ALL:
             return _begun(dist.all_to_all_single(bucket, bucket.clone(), async_op=True)).wait
-        return self._steps.submit(STEP_BY_STEP[self._collective], GlooPeers(), self._place, bucket).result
+        run, peers = STEP_BY_STEP[self._collective], GlooPeers(next(self._numbers))
+        return self._threads.submit(run, peers, self._place, bucket).result
 
 
 def expected_pieces(collective: str, place: Place, values: Sequence[float]) -> tuple[float | None, ...]:
