@@ -229,6 +229,9 @@ COLLECTIVES: Mapping[str, Callable[[Ranks, float], Transfers]] = MappingProxyTyp
 )
 """What each name of a job's `collective` sends in an iteration. A parameter server is pushed to and pulled from."""
 
+IN_PHASES = frozenset({HALVING_DOUBLING_ALL_REDUCE, TREE_ALL_REDUCE, HIERARCHICAL_ALL_REDUCE, PARAMETER_SERVER})
+"""Collectives that load some links only after others: even alone, they take longer than their busiest link needs."""
+
 
 def job_transfers(job: Job, rack_of: Mapping[str, int]) -> Transfers:
     """What an iteration of a job sends between hosts. rack_of: the rack of each host.

@@ -31,7 +31,7 @@ from harmonics_emu.schedulers.interface import JobPlan
 from harmonics_emu.simulate.routing import Router
 from topologies.fabric import Fabric
 from topologies.shaping import FRAME_BYTES, goodput_bps
-from workloads.collectives import job_transfers
+from workloads.collectives import IN_PHASES, job_transfers
 from workloads.job import Job
 from workloads.output_files import spans_path, timer_path
 from workloads.spans import read_spans
@@ -62,7 +62,7 @@ def conclude(
             links=_link_uses(fabric, outcome, bottlenecks(fabric, jobs, outcome.in_force, request.seed)),
             timers=[timers for job in jobs if (timers := _timers(directory, job)) is not None],
             timeouts=sum(host.timeouts for host in outcome.hosts.values()),
-            isolated=_isolated_pairs(request.isolated, predicted),
+            isolated=_isolated_pairs(jobs, request.isolated, predicted),
             faults=outcome.faults,
             violations=outcome.violations,
         )
@@ -112,13 +112,19 @@ def _predict(fabric: Fabric, job: Job) -> Isolated | None:
 
 
 def _isolated_pairs(
-    measured: Mapping[str, Isolated], predicted: Mapping[str, Isolated | None]
+    jobs: Sequence[Job], measured: Mapping[str, Isolated], predicted: Mapping[str, Isolated | None]
 ) -> dict[str, tuple[float, float]]:
+    """Measured and predicted time alone, of jobs for which a difference speaks of the machine.
+
+    The fluid model lets all of a collective's bytes go at once, so it has too little time for one that goes in phases.
+    """
     pairs = {}
-    for name, alone in measured.items():
-        fluid = predicted.get(name)
-        if alone.iteration_s and fluid is not None and fluid.iteration_s:
-            pairs[name] = (alone.iteration_s, fluid.iteration_s)
+    for job in jobs:
+        alone, fluid = measured.get(job.name), predicted.get(job.name)
+        if job.collective in IN_PHASES or alone is None or fluid is None:
+            continue
+        if alone.iteration_s and fluid.iteration_s:
+            pairs[job.name] = (alone.iteration_s, fluid.iteration_s)
     return pairs
 
 
