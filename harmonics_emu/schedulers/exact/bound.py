@@ -1,22 +1,28 @@
 """A lower bound of S that holds for every policy: however it orders, delays, splits and routes collectives.
 
 It is put together from bounds on groups of jobs that meet on a link which no path avoids. For a group, all other jobs
-and links are left out, which only helps the group; so what the best schedule of the group alone costs is a bound. As
-groups have no job in common, their bounds add up; jobs in no group count as if alone. Which groups: those that give
-the most. Three jobs that meet in pairs also give half of each pair's bound, since half of each job's weight can be put
-on each of its two pairs.
+and links are left out, which only helps the group; so what the best schedule of the group alone costs is a bound. A
+job's weight may be divided among several groups, and then the bounds of all groups, each with the parts of the weights
+that it has, add up. Which groups get which parts is the linear program that gives the most.
+
+Groups: pairs of jobs by an exact search, with several ratios of their weights; three or four jobs without jitter by
+what they cause for ever; all jobs of a link by what it can carry.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+import numpy as np
+
 from harmonics_emu.schedulers.exact.capacity import capacity_bound
 from harmonics_emu.schedulers.exact.demands import Bottlenecks, Demand
+from harmonics_emu.schedulers.exact.endless import endless_bound
+from harmonics_emu.schedulers.exact.packing import best_packing
 from harmonics_emu.schedulers.exact.serial import Chain, bounds
 from harmonics_emu.simulate.network import links_of
 from harmonics_emu.simulate.predict import alone
@@ -26,17 +32,30 @@ from workloads.job import Job, LinkEvent
 
 ROUNDING = 1e-9
 """Of the bound: what doubles may have added to it."""
-LARGEST_EXACT_COVER = 12
-"""Jobs that hang together up to which the best groups are found among all, not one after the other."""
+RATIOS = ((1.0, 0.5), (0.5, 1.0), (1.0, 0.25), (0.25, 1.0))
+"""Parts of their weights that two jobs put on each other, beside all or equal parts."""
+LARGEST_CROWD = 4
+"""Jobs on a link up to which they are looked at together; of more, each three of them are."""
+MOST_TRIPLES = 20
+LEAST_GAIN = 1e-6
 
-Group = frozenset[int]
+Group = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Jobs of a group, the part of its weight that each puts into it, and what that adds to S beyond the jobs alone."""
+
+    group: Group
+    parts: tuple[float, ...]
+    gain: float
 
 
 @dataclass(frozen=True)
 class Bound:
     """value: S is at least this. how: one line on what it follows from. complete: no time limit cut the search short.
 
-    groups: names of the jobs that were looked at together, with what each group adds to S.
+    groups: names of the jobs that were looked at together, with what each group adds to S beyond the jobs alone.
     """
 
     value: float
@@ -70,9 +89,9 @@ def lower_bound(
 
 def bound_of(demands: Sequence[Demand], deadline: float) -> Bound:
     """The least weighted sum of the jobs' times from start to end. deadline: on the monotonic clock."""
-    chosen = _cover(_gains(demands, deadline))
-    value = sum(demand.least for demand in demands) + sum(gain for _, gain in chosen)
-    groups = tuple((tuple(demands[index].job.name for index in sorted(group)), gain) for group, gain in chosen)
+    packed = _pack(_blocks(demands, deadline), len(demands))
+    value = sum(demand.least for demand in demands) + sum(gain for _, gain in packed)
+    groups = tuple((tuple(demands[index].job.name for index in group), gain) for group, gain in packed)
     return Bound(value * (1 - ROUNDING), _how(groups), time.monotonic() < deadline, groups)
 
 
@@ -86,100 +105,88 @@ def _highest_capacities(fabric: Fabric, events: Iterable[LinkEvent]) -> dict[str
     return capacity
 
 
-def _gains(demands: Sequence[Demand], deadline: float) -> dict[Group, float]:
-    """What groups of jobs add to S beyond their times alone."""
+def _blocks(demands: Sequence[Demand], deadline: float) -> list[Block]:
     users: defaultdict[str, list[int]] = defaultdict(list)
     for index, demand in enumerate(demands):
         for link in demand.link_s:
             users[link].append(index)
-    pairs: defaultdict[Group, set[str]] = defaultdict(set)
-    crowds: defaultdict[Group, set[str]] = defaultdict(set)
+    links: defaultdict[Group, set[str]] = defaultdict(set)
+    crowds: set[Group] = set()
     for link, indices in users.items():
-        for pair in combinations(indices, 2):
-            pairs[frozenset(pair)].add(link)
-        if len(indices) > 2:
-            crowds[frozenset(indices)].add(link)
-    gains: dict[Group, float] = {}
-    for group, links in pairs.items():
-        gains[group] = _best(demands, group, links, lambda chains: bounds(chains, deadline).least)
-    for group, links in crowds.items():
-        gains[group] = _best(demands, group, links, capacity_bound)
-    _add_triangles(gains)
-    return {group: gain for group, gain in gains.items() if gain > 0}
+        crowd = tuple(indices)
+        for group in {*combinations(crowd, 2), crowd}:
+            links[group].add(link)
+        if len(crowd) > 2:
+            crowds.add(crowd)
+
+    def block(group: Group, bound: Callable[[Sequence[Chain]], float], parts: tuple[float, ...] = ()) -> Block:
+        own = parts or (1.0,) * len(group)
+        members = [demands[index].weighing(part) for index, part in zip(group, own, strict=True)]
+        return Block(group, own, _most(members, links[group], bound))
+
+    def pair_bound(chains: Sequence[Chain]) -> float:
+        return bounds(chains, deadline).least
+
+    pairs = [block(pair, pair_bound) for pair in sorted(links) if len(pair) == 2]
+    pairs = [pair for pair in pairs if pair.gain > LEAST_GAIN]
+    found = [*pairs, *(block(crowd, capacity_bound) for crowd in sorted(crowds))]
+    gains = {pair.group: pair.gain for pair in pairs}
+    for group, crowd in _steady_groups(demands, crowds, gains):
+        links[group] |= links[crowd]
+        found.append(block(group, lambda chains: endless_bound(chains, deadline)))
+    meetings = Counter(index for pair in pairs for index in pair.group)
+    for pair in pairs:
+        if max(meetings[index] for index in pair.group) > 1:
+            found += [block(pair.group, pair_bound, parts) for parts in RATIOS]
+    return [one for one in found if one.gain > LEAST_GAIN]
 
 
-def _best(
-    demands: Sequence[Demand], group: Group, links: Iterable[str], bound: Callable[[list[Chain]], float]
-) -> float:
-    """The most that any of these links says of a group. Links that are used alike say the same."""
+def _steady_groups(
+    demands: Sequence[Demand], crowds: Iterable[Group], gains: Mapping[Group, float]
+) -> list[tuple[Group, Group]]:
+    """Groups of three and four without jitter that meet on a link, those first that meet the most, and their crowds."""
+    found: dict[Group, Group] = {}
+    for crowd in crowds:
+        steady = tuple(index for index in crowd if demands[index].job.compute_cv == 0)
+        size = len(steady) if len(steady) <= LARGEST_CROWD else 3
+        if size > 2:
+            found |= dict.fromkeys(combinations(steady, size), crowd)
+
+    def contention(group: Group) -> float:
+        return sum(gains.get(pair, 0.0) for pair in combinations(group, 2))
+
+    return [
+        (group, found[group])
+        for group in sorted(found, key=lambda group: (-contention(group), group))[:MOST_TRIPLES]
+        if contention(group) > 0
+    ]
+
+
+def _most(members: Sequence[Demand], links: Iterable[str], bound: Callable[[Sequence[Chain]], float]) -> float:
+    """The most that any of these links adds to what a group's members cost alone. Links that are used alike are one."""
     needs: dict[tuple[float, ...], str] = {}
-    members = sorted(group)
     for link in sorted(links):
-        needs.setdefault(tuple(round(demands[index].link_s[link], 12) for index in members), link)
+        needs.setdefault(tuple(round(member.link_s[link], 12) for member in members), link)
     kept = [
         link
         for need, link in needs.items()
         if not any(other != need and all(a >= b for a, b in zip(other, need, strict=True)) for other in needs)
     ]
-    least = sum(demands[index].least for index in members)
-    return max(bound([demands[index].on(link) for index in members]) - least for link in kept)
+    least = sum(member.least for member in members)
+    return max(bound([member.on(link) for member in members]) - least for link in kept)
 
 
-def _add_triangles(gains: dict[Group, float]) -> None:
-    neighbours: defaultdict[int, set[int]] = defaultdict(set)
-    pairs = {group: gain for group, gain in gains.items() if len(group) == 2 and gain > 0}
-    for a, b in pairs:
-        neighbours[a].add(b)
-        neighbours[b].add(a)
-    for pair, gain in pairs.items():
-        a, b = sorted(pair)
-        for c in neighbours[a] & neighbours[b]:
-            if c > b:
-                third = pairs[frozenset((a, c))] + pairs[frozenset((b, c))]
-                group = frozenset((a, b, c))
-                gains[group] = max(gains.get(group, 0.0), (gain + third) / 2)
-
-
-def _cover(gains: Mapping[Group, float]) -> list[tuple[Group, float]]:
-    """Groups without a job in common whose gains add up to the most, or nearly so where many jobs hang together."""
-    chosen: list[tuple[Group, float]] = []
-    for together in _components(gains):
-        mine = [(group, gain) for group, gain in gains.items() if group <= together]
-        if len(together) <= LARGEST_EXACT_COVER:
-            chosen += _best_cover(together, mine)
-            continue
-        free = set(together)
-        for group, gain in sorted(mine, key=lambda item: -item[1] / len(item[0])):
-            if group <= free:
-                free -= group
-                chosen.append((group, gain))
-    return chosen
-
-
-def _best_cover(together: Group, gains: Sequence[tuple[Group, float]]) -> list[tuple[Group, float]]:
-    best: dict[Group, tuple[float, list[tuple[Group, float]]]] = {frozenset(): (0.0, [])}
-
-    def of(free: Group) -> tuple[float, list[tuple[Group, float]]]:
-        if free not in best:
-            first = min(free)
-            found = of(free - {first})
-            for group, gain in gains:
-                if first in group and group <= free:
-                    value, rest = of(free - group)
-                    if value + gain > found[0]:
-                        found = (value + gain, [*rest, (group, gain)])
-            best[free] = found
-        return best[free]
-
-    return of(together)[1]
-
-
-def _components(groups: Iterable[Group]) -> list[Group]:
-    found: list[set[int]] = []
-    for group in groups:
-        apart = [part for part in found if part.isdisjoint(group)]
-        found = [*apart, set(group).union(*(part for part in found if not part.isdisjoint(group)))]
-    return [frozenset(part) for part in found]
+def _pack(blocks: Sequence[Block], jobs: int) -> list[tuple[Group, float]]:
+    """How much each block that is used adds to the bound, the most first."""
+    use = np.zeros((jobs, len(blocks)))
+    for number, block in enumerate(blocks):
+        use[block.group, number] = block.parts
+    amounts = best_packing(np.array([block.gain for block in blocks]), use)
+    added: defaultdict[Group, float] = defaultdict(float)
+    for block, amount in zip(blocks, amounts.tolist(), strict=True):
+        if amount > 0:
+            added[block.group] += amount * block.gain
+    return sorted(added.items(), key=lambda item: -item[1])
 
 
 def _how(groups: Sequence[tuple[tuple[str, ...], float]]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,6 +41,10 @@ class Demand:
     def least(self) -> float:
         """What the job adds to the objective when nobody is in its way."""
         return self.weight * float(self.length_s.sum())
+
+    def weighing(self, part: float) -> Demand:
+        """The same with a part of its weight."""
+        return replace(self, weight=self.weight * part)
 
     def on(self, link: str) -> Chain:
         """The job as this link sees it."""

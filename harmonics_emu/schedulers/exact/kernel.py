@@ -22,9 +22,7 @@ from harmonics_emu.simulate.kernel.sharing import Floats, Ints
 ROUNDING_S = 1e-12
 """Seconds below which two times are one: computed in doubles, from times of at most some seconds."""
 HELD = -1.0
-DEPTH = 256
-"""Open branches while one state is expanded; each chain opens one at most each time that work becomes ready."""
-
+"""In place of a release time: not released yet."""
 Matrix = NDArray[np.float64]
 
 
@@ -35,6 +33,8 @@ class Chains(NamedTuple):
     later: of each iteration, the least that all after it last together.
     ready: of each bucket, the fraction of compute after which it is ready. until: link seconds up to its end.
     work: link seconds of an iteration. weight: of the chain's end in the objective.
+    endless: each chain has one iteration, over and over. The cost is then the weighted delays, without what the present
+    iterations have behind them, minus `price` for each second.
     """
 
     first: Ints
@@ -46,6 +46,8 @@ class Chains(NamedTuple):
     until: Floats
     work: Floats
     weight: Floats
+    endless: bool
+    price: float
 
 
 class Layer(NamedTuple):
@@ -147,15 +149,17 @@ def expand(
     after.held[0] = 0
     after.table[:] = -1
     finished.cost[0] = np.inf
-    waits, works, releases = np.empty((DEPTH, k)), np.empty((DEPTH, k)), np.empty((DEPTH, k))
-    costs, nows = np.empty(DEPTH), np.empty(DEPTH)
+    # Until an iteration ends each bucket becomes ready once, and is sent once; all choices but one are put off each time.
+    room = (2 * c.ready.shape[0] + 2 * k) * k
+    waits, works, releases = np.empty((room, k)), np.empty((room, k)), np.empty((room, k))
+    costs, nows = np.empty(room), np.empty(room)
     available = np.empty(k)
     done = np.empty(k, np.int64)
     for row in range(layer.held[0]):
         waits[0], works[0], releases[0] = layer.wait[row], layer.work[row], layer.release[row]
         costs[0], nows[0] = layer.cost[row], layer.now[row]
         done[:] = layer.done[row]
-        rate = 0.0
+        rate = -c.price
         for j in range(k):
             if c.first[j] + done[j] < c.first[j + 1]:
                 rate += c.weight[j]
@@ -294,7 +298,10 @@ def _finish(
     """
     opened = release[over]
     release[over] = 0.0
-    done[over] += 1
+    if c.endless:
+        cost -= c.weight[over] * c.length[c.first[over]]
+    else:
+        done[over] += 1
     at = c.first[over] + done[over]
     if at < c.first[over + 1]:
         wait[over], work[over] = c.length[at], c.work[over]
@@ -326,7 +333,8 @@ def _finish(
             if better:
                 after.done[place], after.now[place], after.release[place] = done, now, release
                 after.parent[place], after.over[place], after.opened[place] = row, over, opened
-    done[over] -= 1
+    if not c.endless:
+        done[over] -= 1
     return room
 
 

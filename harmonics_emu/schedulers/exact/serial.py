@@ -84,12 +84,15 @@ def bounds(chains: Sequence[Chain], deadline: float = math.inf, states: int = ST
     """
     if len(chains) < 2:
         raise ValueError("one chain alone has nobody to wait for")
-    arrays, first = _arrays(chains), _first_layer(chains)
-    found = _greedy(arrays, ANY_SCHEDULE, first, GREEDY_STATES, deadline)
-    most = math.inf if found is None else found.cost
-    least, complete = _relaxed(arrays, first, states, most, deadline)
-    free = _before_start(chains)
-    return Range(least - free, most - free, complete)
+    free, most = _before_start(chains), reachable(chains, deadline)
+    least, complete = _relaxed(chain_arrays(chains), first_layer(chains), states, most + free, deadline)
+    return Range(least - free, most, complete)
+
+
+def reachable(chains: Sequence[Chain], deadline: float = math.inf) -> float:
+    """What a good schedule costs, in the terms of Range; infinity if the deadline came first."""
+    found = _greedy(chain_arrays(chains), ANY_SCHEDULE, first_layer(chains), GREEDY_STATES, deadline)
+    return math.inf if found is None else found.cost - _before_start(chains)
 
 
 def good_schedule(
@@ -101,7 +104,7 @@ def good_schedule(
     """
     if len(chains) < 2:
         raise ValueError("one chain alone has nobody to wait for")
-    found = _greedy(_arrays(chains), np.array(levels, np.int64), _first_layer(chains), states, deadline)
+    found = _greedy(chain_arrays(chains), np.array(levels, np.int64), first_layer(chains), states, deadline)
     if found is None:
         return None
     begin = min(chain.start_s for chain in chains)
@@ -176,7 +179,7 @@ def _cheapest(c: Chains, layer: Layer, states: int) -> Layer:
     return Layer(held=np.array([len(chosen)], np.int64), table=layer.table, **rows)
 
 
-def _first_layer(chains: Sequence[Chain]) -> Layer:
+def first_layer(chains: Sequence[Chain]) -> Layer:
     begin = min(chain.start_s for chain in chains)
     layer = empty_layer(len(chains), 1)
     layer.held[0] = 1
@@ -185,7 +188,7 @@ def _first_layer(chains: Sequence[Chain]) -> Layer:
     return layer
 
 
-def _arrays(chains: Sequence[Chain]) -> Chains:
+def chain_arrays(chains: Sequence[Chain]) -> Chains:
     counts = [len(chain.compute_s) for chain in chains]
     buckets = [len(chain.ready) for chain in chains]
     return Chains(
@@ -198,4 +201,6 @@ def _arrays(chains: Sequence[Chain]) -> Chains:
         until=np.concatenate([np.cumsum(chain.link_s) for chain in chains]),
         work=np.array([sum(chain.link_s) for chain in chains]),
         weight=np.array([chain.weight for chain in chains]),
+        endless=False,
+        price=0.0,
     )

@@ -87,7 +87,7 @@ def test_no_policy_is_below_the_bound(number: int) -> None:
         )
         for index in range(draw.randint(2, 4))
     ]
-    bound = lower_bound(on, jobs, seed=number).value
+    bound = lower_bound(on, jobs, seed=number, time_limit_s=1.0).value
     for name in BUILT_IN:
         assert mean_slowdown(on, jobs, find_policy(name), number, epoch_s=draw.choice((None, 2.0))) >= bound
     for _ in range(4):
