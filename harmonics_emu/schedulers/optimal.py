@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from random import Random
+from statistics import fmean
 from typing import Any
 
 from harmonics_emu.errors import HarmonicsError, UsageError
@@ -77,7 +78,7 @@ def plan_optimal(snapshot: Snapshot) -> Plan:
 
     Option `time_limit`, default 10s. UsageError for other options. Facts: objective (S of the present jobs as
     predicted), bound, gap, proven, how the bound follows, horizon_s, time_limit_s, evaluations, found, and whether the
-    search ran out of time. With compute jitter all of these are for mean compute times.
+    search ran out of time. With compute jitter, objective and bound are means over draws that are not the run's own.
     """
     limit_s = _time_limit(snapshot.options)
     began = time.monotonic()
@@ -104,11 +105,15 @@ def _time_limit(options: Mapping[str, Any]) -> float:
 
 
 def _bound(outlook: Outlook, deadline: float) -> Bound:
-    bound = bound_of(outlook.demands(), deadline)
+    """Of the objective; where it is a mean over draws, the bound is the mean of theirs."""
+    bounds = []
+    for number, draw in enumerate(outlook.draws):
+        left_s = deadline - time.monotonic()
+        bounds.append(bound_of(outlook.demands(draw), deadline - left_s * (1 - 1 / (len(outlook.draws) - number))))
     now = outlook.snapshot.time_s - outlook.origin_s
     # The bound counts from where each job goes on at the earliest, the objective from its submission.
     before = sum(rest.weight * (rest.spent_s + min(0.0, max(0.0, now) - rest.job.start_s)) for rest in outlook.rests)
-    return replace(bound, value=bound.value + before)
+    return replace(bounds[0], value=fmean(bound.value for bound in bounds) + before)
 
 
 def _try_seeds(search: Search) -> list[dict[str, dict[HostPair, Path]]]:
@@ -189,6 +194,7 @@ def _levels(
 
 
 def _facts(search: Search, bound: Bound, limit_s: float) -> dict[str, Any]:
+    demands = search.outlook.demands(search.outlook.draws[0])
     gap = search.objective / bound.value - 1 if bound.value > 0 else None
     return {
         "objective": search.objective,
@@ -196,12 +202,12 @@ def _facts(search: Search, bound: Bound, limit_s: float) -> dict[str, Any]:
         "gap": gap,
         "proven": gap is not None and gap <= PROVEN,
         "bound_follows_from": bound.how,
-        "horizon_s": max(float(demand.length_s.sum()) for demand in search.outlook.demands()),
+        "horizon_s": max(demand.job.start_s + float(demand.length_s.sum()) for demand in demands),
         "time_limit_s": limit_s,
         "out_of_time": search.is_over(),
         "evaluations": search.evaluations,
         "found": search.found,
-        "mean_compute_times": any(state.job.compute_cv > 0 for state in search.outlook.snapshot.jobs),
+        "draws": len(search.outlook.draws),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -95,9 +96,9 @@ def _common_bottleneck(busy: Sequence[Mapping[str, float]]) -> str | None:
 
 def _chain(fabric: Fabric, rest: Rest, link_s: float) -> Chain:
     job = rest.job
-    length_s = alone(fabric, job)[1] / job.iterations
+    length_s = alone(fabric, replace(job, iterations=1, compute_s=rest.compute_s, compute_cv=0.0))[1]
     return Chain(
-        compute_s=np.full(job.iterations, job.compute_s),
+        compute_s=np.full(job.iterations, rest.compute_s),
         length_s=np.full(job.iterations, length_s),
         ready=tuple(ready_fractions(job.overlap, len(job.bucket_bytes))),
         link_s=tuple(size / job.bytes * link_s * (1 + SLACK) for size in job.bucket_bytes),

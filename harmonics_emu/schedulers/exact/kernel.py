@@ -149,7 +149,7 @@ def expand(
     after.held[0] = 0
     after.table[:] = -1
     finished.cost[0] = np.inf
-    # Until an iteration ends each bucket becomes ready once, and is sent once; all choices but one are put off each time.
+    # Until an iteration ends each bucket becomes ready once and is sent once; all choices but one are put off then.
     room = (2 * c.ready.shape[0] + 2 * k) * k
     waits, works, releases = np.empty((room, k)), np.empty((room, k)), np.empty((room, k))
     costs, nows = np.empty(room), np.empty(room)

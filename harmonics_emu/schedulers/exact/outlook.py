@@ -1,7 +1,7 @@
 """What is left to do at a snapshot, and what a plan would make of it: the fluid engine run on from there.
 
-Jobs have mean compute times, since draws to come are nobody's to know. A collective under way ends when the snapshot
-expects it to; the run begins with the iteration after it.
+A collective under way ends when the snapshot expects it to; the run begins with the iteration after it. Where compute
+times vary, nobody knows the draws to come: the engine runs with several others, the same ones for every plan.
 """
 
 from __future__ import annotations
@@ -9,64 +9,81 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from harmonics_emu.schedulers.exact.demands import Bottlenecks, Demand
-from harmonics_emu.schedulers.interface import FunctionPolicy, JobPlan, JobState, Plan, Snapshot
+from harmonics_emu.schedulers.interface import FunctionPolicy, HostPair, JobPlan, JobState, Plan, Policy, Snapshot
 from harmonics_emu.schedulers.job_rhythm import iteration_compute_s
 from harmonics_emu.simulate.engine import Options, simulate
 from harmonics_emu.simulate.predict import alone
-from harmonics_emu.simulate.routing import capacities
+from harmonics_emu.simulate.routing import Router, capacities
+from topologies.fabric import Path
 from workloads.job import Job, LinkEvent
 
 JobPlans = Mapping[str, JobPlan]
+DRAWS = 3
+"""Other draws than the run's own, which a policy must not know."""
 
 
 @dataclass(frozen=True)
 class Rest:
     """What a job has left: `job` has the iterations to come, and starts, after `Outlook.origin_s`, with the first.
 
-    weight: of the job's end in the objective. spent_s: from its submission to the first iteration to come.
+    compute_s: of an iteration, on the average. weight: of the job's end in the objective. spent_s: from its submission
+    to the first iteration to come. paths: those that its transfers take if a plan names none.
     """
 
     job: Job
+    compute_s: float
     weight: float
     spent_s: float
+    paths: Mapping[HostPair, Path]
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """All jobs that have iterations to come. origin_s: the absolute time at which the first of them begins."""
+    """All jobs that have iterations to come. origin_s: the absolute time at which the first of them begins.
+
+    draws: seeds of the compute times that plans are judged by; one where no job's compute time varies.
+    """
 
     snapshot: Snapshot
     origin_s: float
     rests: tuple[Rest, ...]
+    draws: tuple[int, ...]
 
     @property
     def spent(self) -> float:
         """What the time so far adds to the objective."""
         return sum(rest.weight * rest.spent_s for rest in self.rests)
 
-    def demands(self) -> list[Demand]:
-        """What no plan spares the jobs; a collective under way is taken to be over now."""
+    def demands(self, draw: int) -> list[Demand]:
+        """What no plan spares the jobs under one of the draws; a collective under way is taken to be over now."""
         fabric, now = self.snapshot.fabric, self.snapshot.time_s - self.origin_s
         bottlenecks = Bottlenecks(fabric, capacities(fabric))
         jobs = [replace(rest.job, start_s=max(0.0, min(rest.job.start_s, now))) for rest in self.rests]
-        return [
-            bottlenecks.demand(job, self.snapshot.seed, rest.weight) for job, rest in zip(jobs, self.rests, strict=True)
-        ]
+        return [bottlenecks.demand(job, draw, rest.weight) for job, rest in zip(jobs, self.rests, strict=True)]
 
     def objective(self, plans: JobPlans) -> float:
-        """S of these jobs over their whole runs if plans stay as they are; infinity if a job would stall."""
-        relative = {
-            name: replace(plan, starts_s=tuple(start - self.origin_s for start in plan.starts_s))
-            for name, plan in plans.items()
-        }
+        """S of these jobs over their whole runs if plans stay as they are: the mean over the draws.
+
+        Infinity if a job would stall.
+        """
+        relative = {}
+        for rest in self.rests:
+            plan = plans.get(rest.job.name, JobPlan())
+            starts_s = tuple(start - self.origin_s for start in plan.starts_s)
+            relative[rest.job.name] = replace(plan, starts_s=starts_s, paths={**rest.paths, **plan.paths})
+        policy = FunctionPolicy("outlook", "the same plans to the end", lambda later: _plan_on(later, relative))
+        return fmean(self._run(policy, draw) for draw in self.draws)
+
+    def _run(self, policy: Policy, draw: int) -> float:
         down = [LinkEvent(0.0, link, "down") for link in sorted(self.snapshot.links_down)]
         records = simulate(
             self.snapshot.fabric,
             [rest.job for rest in self.rests],
-            FunctionPolicy("outlook", "the same plans to the end", lambda later: _plan_on(later, relative)),
-            self.snapshot.seed,
+            policy,
+            draw,
             self.snapshot.background,
             down,
             Options(sample_s=None),
@@ -88,20 +105,26 @@ def look_ahead(snapshot: Snapshot) -> Outlook | None:
     if not starts:
         return None
     origin_s = min(starts)
+    router = Router(snapshot.fabric, snapshot.seed)
+    router.down = snapshot.links_down
     rests = []
     for state, share, left in zip(snapshot.jobs, shares, lefts, strict=True):
         if left <= 0:
             continue
-        whole = replace(state.job, compute_s=iteration_compute_s(state), compute_cv=0.0)
-        training_s = alone(snapshot.fabric, whole, snapshot.seed)[1]
+        compute_s = iteration_compute_s(state)
+        training_s = alone(snapshot.fabric, replace(state.job, compute_s=compute_s, compute_cv=0.0))[1]
         rests.append(
             Rest(
-                job=replace(whole, iterations=left, warmup=0, start_s=state.next_start_s - origin_s),
+                job=replace(state.job, iterations=left, warmup=0, start_s=state.next_start_s - origin_s),
+                compute_s=compute_s,
                 weight=share / sum(shares) / training_s if training_s > 0 else 0.0,
                 spent_s=state.next_start_s - state.job.start_s,
+                paths={pair: router.path(state.job.name, *pair) for pair in state.transfers},
             )
         )
-    return Outlook(snapshot, origin_s, tuple(rests))
+    varies = any(rest.job.compute_cv > 0 for rest in rests)
+    draws = tuple(snapshot.seed + number for number in range(1, DRAWS + 1)) if varies else (snapshot.seed,)
+    return Outlook(snapshot, origin_s, tuple(rests), draws)
 
 
 def begun(state: JobState, now: float) -> int:
