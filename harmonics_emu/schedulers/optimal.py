@@ -28,8 +28,17 @@ from harmonics_emu.schedulers.order_levels import MOST_LEVELS, balanced
 from harmonics_emu.schedulers.registry import find_policy
 from topologies.fabric import Path
 
-SEEDS = ("fair", "priority", "crux", "cassini", "varys", "sincronia", "srpt")
+SEEDS = ("fair", "crux", "srpt", "sincronia", "varys", "priority", "cassini")
 """Policies whose plans are tried first."""
+SLOW_SEEDS = ("cassini",)
+MANY_JOBS = 64
+"""Jobs beyond which slow policies are not tried: one of them could take more than all the time."""
+EVALUATIONS = 15
+"""So many evaluations should be possible at least. Where runs to the jobs' ends would take longer, they end earlier."""
+ITERATIONS_A_SECOND = 40_000
+"""About what an evaluation manages."""
+JOBS_IN_A_SECOND = 140
+"""Jobs, about, of which an evaluation takes a third of a second however short it is. It grows with their square."""
 TIME_LIMIT = "time_limit"
 TIME_LIMIT_S = 10.0
 BOUND_PART = 0.3
@@ -77,12 +86,16 @@ def plan_optimal(snapshot: Snapshot) -> Plan:
     """Levels, paths and start times for the rest of all present jobs.
 
     Option `time_limit`, default 10s. UsageError for other options. Facts: objective (S of the present jobs as
-    predicted), bound, gap, proven, how the bound follows, horizon_s, time_limit_s, evaluations, found, and whether the
-    search ran out of time. With compute jitter, objective and bound are means over draws that are not the run's own.
+    predicted, over their whole runs or the horizon), bound, gap, proven, how the bound follows, horizon_s,
+    time_limit_s, evaluations, found, and whether the search ran out of time. With compute jitter, objective and bound
+    are means over draws that are not the run's own. Where so many jobs leave no time for an evaluation, the plan is
+    that of fair, and a fallback.
     """
     limit_s = _time_limit(snapshot.options)
     began = time.monotonic()
-    outlook = look_ahead(snapshot)
+    if len(snapshot.jobs) > JOBS_IN_A_SECOND * math.sqrt(limit_s):
+        return Plan(policy="optimal", facts={"fallback": True, "time_limit_s": limit_s, "out_of_time": True})
+    outlook = look_ahead(snapshot, limit_s / EVALUATIONS * ITERATIONS_A_SECOND)
     if outlook is None:
         return Plan(policy="optimal", facts={"objective": None, "bound": None, "time_limit_s": limit_s})
     search = Search(outlook, began, began + limit_s)
@@ -123,11 +136,15 @@ def _try_seeds(search: Search) -> list[dict[str, dict[HostPair, Path]]]:
     for name in SEEDS:
         if search.evaluations and search.is_over():
             break
+        if name in SLOW_SEEDS and len(snapshot.jobs) > MANY_JOBS:
+            continue
+        began = time.monotonic()
         try:
             plan = find_policy(name).plan(replace(snapshot, options={}))
         except HarmonicsError:
             continue
         search.judge(plan.jobs, name)
+        search.slowest_s = max(search.slowest_s, time.monotonic() - began)
         paths = {job: dict(own.paths) for job, own in plan.jobs.items() if own.paths}
         if paths not in chosen:
             chosen.append(paths)
@@ -194,7 +211,6 @@ def _levels(
 
 
 def _facts(search: Search, bound: Bound, limit_s: float) -> dict[str, Any]:
-    demands = search.outlook.demands(search.outlook.draws[0])
     gap = search.objective / bound.value - 1 if bound.value > 0 else None
     return {
         "objective": search.objective,
@@ -202,7 +218,8 @@ def _facts(search: Search, bound: Bound, limit_s: float) -> dict[str, Any]:
         "gap": gap,
         "proven": gap is not None and gap <= PROVEN,
         "bound_follows_from": bound.how,
-        "horizon_s": max(demand.job.start_s + float(demand.length_s.sum()) for demand in demands),
+        "horizon_s": search.outlook.horizon_s,
+        "whole_runs": search.outlook.part == 1,
         "time_limit_s": limit_s,
         "out_of_time": search.is_over(),
         "evaluations": search.evaluations,

@@ -38,6 +38,8 @@ LARGEST_CROWD = 4
 """Jobs on a link up to which they are looked at together; of more, each three of them are."""
 MOST_TRIPLES = 20
 LEAST_GAIN = 1e-6
+MOST_BLOCKS = 500
+"""Those of the largest gains, of jobs that hang together, that the linear program is given."""
 
 Group = tuple[int, ...]
 
@@ -89,7 +91,7 @@ def lower_bound(
 
 def bound_of(demands: Sequence[Demand], deadline: float) -> Bound:
     """The least weighted sum of the jobs' times from start to end. deadline: on the monotonic clock."""
-    packed = _pack(_blocks(demands, deadline), len(demands))
+    packed = _pack(_blocks(demands, deadline))
     value = sum(demand.least for demand in demands) + sum(gain for _, gain in packed)
     groups = tuple((tuple(demands[index].job.name for index in group), gain) for group, gain in packed)
     return Bound(value * (1 - ROUNDING), _how(groups), time.monotonic() < deadline, groups)
@@ -127,17 +129,19 @@ def _blocks(demands: Sequence[Demand], deadline: float) -> list[Block]:
     def pair_bound(chains: Sequence[Chain]) -> float:
         return bounds(chains, deadline).least
 
-    pairs = [block(pair, pair_bound) for pair in sorted(links) if len(pair) == 2]
+    pairs = [block(pair, pair_bound) for pair in sorted(links) if len(pair) == 2 and time.monotonic() < deadline]
     pairs = [pair for pair in pairs if pair.gain > LEAST_GAIN]
     found = [*pairs, *(block(crowd, capacity_bound) for crowd in sorted(crowds))]
     gains = {pair.group: pair.gain for pair in pairs}
     for group, crowd in _steady_groups(demands, crowds, gains):
+        if time.monotonic() > deadline:
+            break
         links[group] |= links[crowd]
         found.append(block(group, lambda chains: endless_bound(chains, deadline)))
     meetings = Counter(index for pair in pairs for index in pair.group)
     for pair in pairs:
         if max(meetings[index] for index in pair.group) > 1:
-            found += [block(pair.group, pair_bound, parts) for parts in RATIOS]
+            found += [block(pair.group, pair_bound, parts) for parts in RATIOS if time.monotonic() < deadline]
     return [one for one in found if one.gain > LEAST_GAIN]
 
 
@@ -176,17 +180,40 @@ def _most(members: Sequence[Demand], links: Iterable[str], bound: Callable[[Sequ
     return max(bound([member.on(link) for member in members]) - least for link in kept)
 
 
-def _pack(blocks: Sequence[Block], jobs: int) -> list[tuple[Group, float]]:
-    """How much each block that is used adds to the bound, the most first."""
-    use = np.zeros((jobs, len(blocks)))
-    for number, block in enumerate(blocks):
-        use[block.group, number] = block.parts
-    amounts = best_packing(np.array([block.gain for block in blocks]), use)
+def _pack(blocks: Sequence[Block]) -> list[tuple[Group, float]]:
+    """How much each group that is used adds to the bound, the most first."""
     added: defaultdict[Group, float] = defaultdict(float)
-    for block, amount in zip(blocks, amounts.tolist(), strict=True):
-        if amount > 0:
-            added[block.group] += amount * block.gain
+    for together in _apart(blocks):
+        kept = sorted(together, key=lambda block: -block.gain)[:MOST_BLOCKS]
+        jobs = sorted({index for block in kept for index in block.group})
+        use = np.zeros((len(jobs), len(kept)))
+        for number, block in enumerate(kept):
+            use[np.searchsorted(jobs, block.group), number] = block.parts
+        amounts = best_packing(np.array([block.gain for block in kept]), use)
+        for block, amount in zip(kept, amounts.tolist(), strict=True):
+            if amount > 0:
+                added[block.group] += amount * block.gain
     return sorted(added.items(), key=lambda item: -item[1])
+
+
+def _apart(blocks: Iterable[Block]) -> Iterable[list[Block]]:
+    """Blocks that have jobs in common, directly or through others, together."""
+    leader: dict[int, int] = {}
+
+    def find(index: int) -> int:
+        while leader.setdefault(index, index) != index:
+            leader[index] = leader[leader[index]]
+            index = leader[index]
+        return index
+
+    known = list(blocks)
+    for block in known:
+        for index in block.group[1:]:
+            leader[find(index)] = find(block.group[0])
+    found: defaultdict[int, list[Block]] = defaultdict(list)
+    for block in known:
+        found[find(block.group[0])].append(block)
+    return found.values()
 
 
 def _how(groups: Sequence[tuple[tuple[str, ...], float]]) -> str:

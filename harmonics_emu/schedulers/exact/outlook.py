@@ -44,13 +44,17 @@ class Rest:
 class Outlook:
     """All jobs that have iterations to come. origin_s: the absolute time at which the first of them begins.
 
-    draws: seeds of the compute times that plans are judged by; one where no job's compute time varies.
+    draws: seeds of the compute times that plans are judged by; one where no job's compute time varies. part: of the
+    iterations that each job has left, what it does here; below 1 the objective is about so much of the runs.
+    horizon_s: seconds from `origin_s` until all could be done if nobody waited for anybody.
     """
 
     snapshot: Snapshot
     origin_s: float
     rests: tuple[Rest, ...]
     draws: tuple[int, ...]
+    part: float
+    horizon_s: float
 
     @property
     def spent(self) -> float:
@@ -97,34 +101,41 @@ class Outlook:
         return total
 
 
-def look_ahead(snapshot: Snapshot) -> Outlook | None:
-    """None if no job has an iteration to come that has not begun to send."""
+def look_ahead(snapshot: Snapshot, most_iterations: float = math.inf) -> Outlook | None:
+    """None if no job has an iteration to come that has not begun to send.
+
+    most_iterations: of all jobs together, in all draws; each job keeps one at least.
+    """
     shares = [state.job.ranks * state.job.weight for state in snapshot.jobs]
     lefts = [state.job.iterations - begun(state, snapshot.time_s) for state in snapshot.jobs]
     starts = [state.next_start_s for state, left in zip(snapshot.jobs, lefts, strict=True) if left > 0]
     if not starts:
         return None
     origin_s = min(starts)
+    varies = any(state.job.compute_cv > 0 for state in snapshot.jobs)
+    draws = tuple(snapshot.seed + number for number in range(1, DRAWS + 1)) if varies else (snapshot.seed,)
+    part = min(1.0, most_iterations / len(draws) / sum(lefts))
     router = Router(snapshot.fabric, snapshot.seed)
     router.down = snapshot.links_down
-    rests = []
+    rests, horizon_s = [], 0.0
     for state, share, left in zip(snapshot.jobs, shares, lefts, strict=True):
         if left <= 0:
             continue
         compute_s = iteration_compute_s(state)
         training_s = alone(snapshot.fabric, replace(state.job, compute_s=compute_s, compute_cv=0.0))[1]
+        iterations = math.ceil(left * part)
+        start_s = state.next_start_s - origin_s
+        horizon_s = max(horizon_s, start_s + training_s * iterations / state.job.iterations)
         rests.append(
             Rest(
-                job=replace(state.job, iterations=left, warmup=0, start_s=state.next_start_s - origin_s),
+                job=replace(state.job, iterations=iterations, warmup=0, start_s=start_s),
                 compute_s=compute_s,
-                weight=share / sum(shares) / training_s if training_s > 0 else 0.0,
-                spent_s=state.next_start_s - state.job.start_s,
+                weight=share / sum(shares) / training_s * left / iterations if training_s > 0 else 0.0,
+                spent_s=(state.next_start_s - state.job.start_s) * iterations / left,
                 paths={pair: router.path(state.job.name, *pair) for pair in state.transfers},
             )
         )
-    varies = any(rest.job.compute_cv > 0 for rest in rests)
-    draws = tuple(snapshot.seed + number for number in range(1, DRAWS + 1)) if varies else (snapshot.seed,)
-    return Outlook(snapshot, origin_s, tuple(rests), draws)
+    return Outlook(snapshot, origin_s, tuple(rests), draws, part, horizon_s)
 
 
 def begun(state: JobState, now: float) -> int:

@@ -33,7 +33,7 @@ def best_packing(gain: Floats, use: Matrix) -> Floats:
         enters = falling[0]  # Bland's rule, which never goes round in a circle.
         column = tableau[:-1, enters]
         ratios = np.divide(tableau[:-1, -1], column, out=np.full(resources, np.inf), where=column > ZERO)
-        ties = np.flatnonzero(ratios <= ratios.min() * (1 + ZERO))
+        ties = np.flatnonzero(ratios <= ratios.min() + ZERO)
         row = ties[basis[ties].argmin()]
         tableau[row] /= tableau[row, enters]
         others = np.arange(resources + 1) != row

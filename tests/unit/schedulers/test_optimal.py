@@ -77,6 +77,13 @@ def test_time_limit() -> None:
         assert facts["time_limit_s"] == limit_s
 
 
+def test_more_jobs_than_there_is_time_for() -> None:
+    jobs = [job(index) for index in range(8)]
+    plan = plan_optimal(snapshot_of(fabric(), jobs, time_limit="1ms"))
+    assert plan.facts["fallback"]
+    assert not plan.jobs
+
+
 def test_bad_time_limit() -> None:
     for bad in (10, "0s", "soon"):
         with pytest.raises(UsageError, match=r"policy\.time_limit: "):
