@@ -117,8 +117,10 @@ def _blocks(demands: Sequence[Demand], deadline: float) -> list[Block]:
     for link, indices in users.items():
         crowd = tuple(indices)
         for group in {*combinations(crowd, 2), crowd}:
-            links[group].add(link)
-        if len(crowd) > 2:
+            # Jobs that a link has room for at their own pace don't hinder each other there.
+            if sum(demands[index].share(link) for index in group) > 1 + ROUNDING:
+                links[group].add(link)
+        if len(crowd) > 2 and crowd in links:
             crowds.add(crowd)
 
     def block(group: Group, bound: Callable[[Sequence[Chain]], float], parts: tuple[float, ...] = ()) -> Block:

@@ -28,12 +28,14 @@ from workloads.job import Job
 class Demand:
     """A job's needs. compute_s, length_s: float64[iterations], its drawn compute and the least that each lasts alone.
 
-    link_s: seconds of each iteration on the links that it can't avoid. weight: of its end in the objective.
+    alone_s: the least that a collective takes. link_s: seconds of each iteration on the links, and bundles of links,
+    that it can't avoid. weight: of its end in the objective.
     """
 
     job: Job
     compute_s: Floats
     length_s: Floats
+    alone_s: float
     link_s: Mapping[str, float]
     weight: float
 
@@ -41,6 +43,10 @@ class Demand:
     def least(self) -> float:
         """What the job adds to the objective when nobody is in its way."""
         return self.weight * float(self.length_s.sum())
+
+    def share(self, link: str) -> float:
+        """The part of a link that the job's collective needs to keep its own pace."""
+        return self.link_s[link] / self.alone_s
 
     def weighing(self, part: float) -> Demand:
         """The same with a part of its weight."""
@@ -82,11 +88,15 @@ class Bottlenecks:
             for link in self._unavoidable(flow):
                 carried[link] += flow.share
         busy = {link: size * job.bytes / self._capacity[link] for link, size in carried.items()}
-        alone_s = max([*busy.values(), *(size * job.bytes for size in self._rack_seconds(flows))], default=0.0)
+        alone_s = max(busy.values(), default=0.0)
+        for bundle, shares, rates in self._bundles(flows):
+            alone_s = max(alone_s, job.bytes * _fullest(shares, len(rates)) / max(rates))
+            if len(rates) > 1:
+                busy[bundle] = job.bytes * sum(shares) / sum(rates)
         compute_s = np.full(job.iterations, job.compute_s)
         if job.compute_cv > 0:
             compute_s *= SlowestRank(job, seed).draw(job.iterations)
-        return Demand(job, compute_s, _lengths(job, compute_s, alone_s), busy if job.bytes else {}, weight)
+        return Demand(job, compute_s, _lengths(job, compute_s, alone_s), alone_s, busy if job.bytes else {}, weight)
 
     def _unavoidable(self, flow: Flow) -> tuple[str, ...]:
         if flow.src == flow.dst:
@@ -112,8 +122,11 @@ class Bottlenecks:
                     queue.append(peer)
         return last in seen
 
-    def _rack_seconds(self, flows: Iterable[Flow]) -> Iterable[float]:
-        """Lower bounds of the seconds that one byte of gradient takes through the uplinks of each rack."""
+    def _bundles(self, flows: Iterable[Flow]) -> Iterable[tuple[str, list[float], list[float]]]:
+        """Parallel links that flows leave or enter a rack by: their name together, the flows' shares, the links' rates.
+
+        Together they are one link that no path avoids, as fast as all of them.
+        """
         leaving: defaultdict[str, list[float]] = defaultdict(list)
         entering: defaultdict[str, list[float]] = defaultdict(list)
         for flow in flows:
@@ -121,9 +134,10 @@ class Bottlenecks:
             if first != last:
                 leaving[first].append(flow.share)
                 entering[last].append(flow.share)
-        for sizes, links in ((leaving, self._up), (entering, self._down)):
-            for leaf, shares in sizes.items():
-                yield _fullest(shares, len(links[leaf])) / max(links[leaf])
+        for leaf, shares in leaving.items():
+            yield f"{leaf}>", shares, self._up[leaf]
+        for leaf, shares in entering.items():
+            yield f">{leaf}", shares, self._down[leaf]
 
 
 def _fullest(sizes: Iterable[float], bins: int) -> float:

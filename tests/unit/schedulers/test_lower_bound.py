@@ -22,6 +22,10 @@ from topologies.fabric import Fabric
 from workloads.job import Job
 
 
+QUICK = [name for name in BUILT_IN if name != "optimal"]
+"""Whether `optimal` is above the bound is held on the scenarios of the suite."""
+
+
 def mean_slowdown(
     on: Fabric, jobs: Sequence[Job], policy: Policy, seed: int = 0, epoch_s: float | None = None
 ) -> float:
@@ -88,7 +92,7 @@ def test_no_policy_is_below_the_bound(number: int) -> None:
         for index in range(draw.randint(2, 4))
     ]
     bound = lower_bound(on, jobs, seed=number, time_limit_s=0.5).value
-    for name in BUILT_IN:
+    for name in QUICK:
         assert mean_slowdown(on, jobs, find_policy(name), number, epoch_s=draw.choice((None, 2.0))) >= bound
     for _ in range(4):
         plans = {
