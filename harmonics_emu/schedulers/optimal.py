@@ -22,6 +22,7 @@ from harmonics_emu.scenario.quantities import parse_positive_time
 from harmonics_emu.schedulers.exact.bound import Bound, bound_of
 from harmonics_emu.schedulers.exact.held_starts import held_starts
 from harmonics_emu.schedulers.exact.outlook import JobPlans, Outlook, look_ahead
+from harmonics_emu.schedulers.exact.serial import compile_search
 from harmonics_emu.schedulers.interface import FunctionPolicy, HostPair, JobPlan, Plan, Snapshot
 from harmonics_emu.schedulers.options import check_options
 from harmonics_emu.schedulers.order_levels import MOST_LEVELS, balanced
@@ -92,6 +93,7 @@ def plan_optimal(snapshot: Snapshot) -> Plan:
     that of fair, and a fallback.
     """
     limit_s = _time_limit(snapshot.options)
+    compile_search()
     began = time.monotonic()
     if len(snapshot.jobs) > JOBS_IN_A_SECOND * math.sqrt(limit_s):
         return Plan(policy="optimal", facts={"fallback": True, "time_limit_s": limit_s, "out_of_time": True})

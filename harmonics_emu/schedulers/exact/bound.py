@@ -23,7 +23,7 @@ from harmonics_emu.schedulers.exact.capacity import capacity_bound
 from harmonics_emu.schedulers.exact.demands import Bottlenecks, Demand
 from harmonics_emu.schedulers.exact.endless import endless_bound
 from harmonics_emu.schedulers.exact.packing import best_packing
-from harmonics_emu.schedulers.exact.serial import Chain, bounds
+from harmonics_emu.schedulers.exact.serial import Chain, bounds, compile_search
 from harmonics_emu.simulate.network import links_of
 from harmonics_emu.simulate.predict import alone
 from harmonics_emu.simulate.routing import capacities
@@ -78,6 +78,7 @@ def lower_bound(
 
     A job that takes no time counts for nothing. UsageError for jobs that can't be simulated.
     """
+    compile_search()
     deadline = time.monotonic() + time_limit_s
     isolated = [alone(fabric, job, seed)[1] for job in jobs]
     shares = [job.ranks * job.weight for job in jobs]

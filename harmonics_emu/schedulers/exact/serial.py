@@ -22,6 +22,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -75,6 +76,13 @@ class Schedule:
 
     cost: float
     releases: tuple[tuple[float, ...], ...]
+
+
+@cache
+def compile_search() -> None:
+    """Have the search compiled, or loaded, before a clock starts: on a new machine that takes some seconds."""
+    once = Chain(np.ones(1), np.full(1, 2.0), (1.0,), (1.0,), 1.0, 0.0)
+    bounds([once, once])
 
 
 def bounds(chains: Sequence[Chain], deadline: float = math.inf, states: int = STATES) -> Range:

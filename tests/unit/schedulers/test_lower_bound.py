@@ -21,7 +21,6 @@ from tests.unit.simulate.cases import always, fabric, job, levels
 from topologies.fabric import Fabric
 from workloads.job import Job
 
-
 QUICK = [name for name in BUILT_IN if name != "optimal"]
 """Whether `optimal` is above the bound is held on the scenarios of the suite."""
 
