@@ -17,8 +17,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harmonics_emu.schedulers.exact.kernel import Chains, Layer, empty_layer, expand, least_rests, no_end
+from harmonics_emu.schedulers.exact.kernel import expand, least_rests
 from harmonics_emu.schedulers.exact.serial import ANY_SCHEDULE, Chain, chain_arrays, first_layer, reachable
+from harmonics_emu.schedulers.exact.states import Chains, Layer, empty_layer, no_end
 
 STATES = 4000
 FINEST_BOX = 1 / 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harmonics_emu.schedulers.exact.kernel import Matrix
+from harmonics_emu.schedulers.exact.states import Matrix
 from harmonics_emu.simulate.kernel.sharing import Floats
 
 STEPS = 2000

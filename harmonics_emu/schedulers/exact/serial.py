@@ -26,7 +26,8 @@ from functools import cache
 
 import numpy as np
 
-from harmonics_emu.schedulers.exact.kernel import Chains, Finished, Layer, empty_layer, expand, least_rests, no_end
+from harmonics_emu.schedulers.exact.kernel import expand, least_rests
+from harmonics_emu.schedulers.exact.states import Chains, Finished, Layer, empty_layer, no_end
 from harmonics_emu.simulate.kernel.sharing import Floats, Ints
 
 FINEST_BOX = 1 / 2000
