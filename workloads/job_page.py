@@ -5,11 +5,16 @@ order, 8-byte aligned and written by one side only, so a reader never sees half 
 
     word 0                 LAYOUT, the version of this layout
     word 1                 number of ranks
-    words 2 to 7           supervisor: ZERO, START, STOP_BEFORE, GATED, GATE_PATIENCE; ranks: GATE_OPENED
+    words 2 to 7           supervisor: ZERO, START, STOP_BEFORE, GATED_BEFORE, HELD_UNTIL; ranks: GATE_OPENED
     words 8 to 8+2G-1      gates: iteration + 1 and release time, G = GATES of them; iteration i uses gate i % G
-    then 8 words a rank    STATE, ITERATIONS, PROGRESS, BYTES, GATES_OPENED, and three unused: a cache line each
+    then 8 words a rank    STATE, ITERATIONS, PROGRESS, BYTES, GATES_OPENED, BEGUN, BEGUN_AT, and one unused: a cache
+                           line each
 
 All times are CLOCK_MONOTONIC in nanoseconds, the same in every network namespace. 0 means 'not yet'.
+
+Gates are named by their iteration, so a plan that comes late or twice moves no other iteration's gate. They hold on
+a lease, HELD_UNTIL, which the supervisor moves on while its plan is good: when that time has passed, a gate whose
+own time has not come opens for the whole job. Nobody waits for a supervisor that is gone.
 """
 
 from __future__ import annotations
@@ -17,26 +22,30 @@ from __future__ import annotations
 import mmap
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
 from workloads.timer import Timeout, Timer
 
-LAYOUT = 0x4A50_0001
+LAYOUT = 0x4A50_0002
 GATES = 256
 POLL_S = 0.002
-"""How often a rank looks for its job's release, and for a gate that has no time yet."""
+"""How often a rank looks for its job's release."""
+LOOK_NS = 10_000_000
+"""How often a rank that waits at a gate looks whether the plan has changed: a gate moved later than this before its
+time may be met by some ranks as it was."""
 SPIN_NS = 100_000
 """The last stretch before a release or a gate is waited out on the CPU."""
 STOP_MARGIN = 3
 """A stop takes effect so many iterations after the furthest rank's: none of them can have passed it unseen."""
 
-_RANKS, _ZERO, _START, _STOP_BEFORE, _GATED, _GATE_PATIENCE, _GATE_OPENED = range(1, 8)
+_RANKS, _ZERO, _START, _STOP_BEFORE, _GATED_BEFORE, _HELD_UNTIL, _GATE_OPENED = range(1, 8)
 _GATES_AT = 8
 _RANKS_AT = _GATES_AT + 2 * GATES
 _RANK_WORDS = 8
-_STATE, _ITERATIONS, _PROGRESS, _BYTES, _GATES_OPENED = range(5)
+_STATE, _ITERATIONS, _PROGRESS, _BYTES, _GATES_OPENED, _BEGUN, _BEGUN_AT = range(7)
 
 
 class State(IntEnum):
@@ -52,8 +61,8 @@ class State(IntEnum):
 class RankProgress:
     """What one rank last wrote. iterations: finished ones. progress_ns: when it wrote last, 0 for never.
 
-    bytes: payload sent (or received) so far, by programs that count it. gates_opened: gates that had no release time
-    and opened without one.
+    bytes: payload sent (or received) so far, by programs that count it. gates_opened: gates that opened because their
+    lease had run out. begun: iterations whose collectives have begun, the last of them at begun_ns.
     """
 
     state: State
@@ -61,6 +70,8 @@ class RankProgress:
     progress_ns: int
     bytes: int
     gates_opened: int
+    begun: int
+    begun_ns: int
 
 
 class JobPage:
@@ -128,22 +139,32 @@ class JobPage:
         furthest = max((self.progress(rank).iterations for rank in range(self.ranks)), default=0)
         self._words[_STOP_BEFORE] = furthest + STOP_MARGIN
 
-    def set_gating(self, gated: bool, patience_ns: int = 0) -> None:
-        """Whether iterations wait for a release. A gate without a release time opens after `patience_ns`."""
-        self._words[_GATE_PATIENCE] = patience_ns
-        self._words[_GATED] = int(gated)
+    def set_gates(self, first: int, releases_ns: Sequence[int]) -> None:
+        """When the collectives of iteration `first` and of those after it may begin; the ones behind are not gated.
 
-    def set_gate(self, iteration: int, release_ns: int) -> None:
-        """When the collectives of `iteration` may begin. Replaces the gate of `iteration - GATES`."""
-        at = _GATES_AT + 2 * (iteration % GATES)
-        self._words[at] = 0
-        self._words[at + 1] = release_ns
-        self._words[at] = iteration + 1
+        Only the first GATES release times have room. An empty sequence opens all gates.
+        """
+        releases_ns = releases_ns[:GATES]
+        for iteration, release_ns in enumerate(releases_ns, first):
+            at = _GATES_AT + 2 * (iteration % GATES)
+            if self._words[at] != iteration + 1:
+                self._words[at] = 0
+            self._words[at + 1] = release_ns
+            self._words[at] = iteration + 1
+        self._words[_GATED_BEFORE] = first + len(releases_ns)
+
+    def hold_gates_until(self, when_ns: int) -> None:
+        """Until when gates may keep ranks waiting."""
+        self._words[_HELD_UNTIL] = when_ns
+
+    def next_collective(self) -> int:
+        """The first iteration whose collectives no rank has begun."""
+        return max((self._words[self._rank_at(rank) + _BEGUN] for rank in range(self.ranks)), default=0)
 
     def progress(self, rank: int) -> RankProgress:
         at = self._rank_at(rank)
-        state, iterations, progress_ns, size, gates_opened = self._words[at : at + 5].tolist()
-        return RankProgress(State(state), iterations, progress_ns, size, gates_opened)
+        state, *rest = self._words[at : at + 7].tolist()
+        return RankProgress(State(state), *rest)
 
     def all_at_least(self, state: State) -> bool:
         """Whether every rank has come as far as `state`."""
@@ -190,24 +211,37 @@ class JobPage:
         return timer.sleep_until(self.start_ns, spin_ns=SPIN_NS)
 
     def wait_at_gate(self, timer: Timer, rank: int, iteration: int) -> int:
-        """Wait until the collectives of `iteration` may begin; returns the nanoseconds waited, 0 if ungated.
+        """Wait until the collectives of `iteration` may begin, and say that they do; returns nanoseconds waited.
 
-        Where no release time comes within the patience, the gate opens, and for every rank of the job.
+        `timer` keeps how late gates opened.
         """
-        if not self._words[_GATED]:
-            return 0
-        began_ns = time.monotonic_ns()
-        at = _GATES_AT + 2 * (iteration % GATES)
-        while self._words[_GATED] and self._words[_GATE_OPENED] <= iteration:
-            if self._words[at] == iteration + 1:
-                timer.sleep_until(self._words[at + 1], spin_ns=SPIN_NS)
-                break
-            if time.monotonic_ns() - began_ns >= self._words[_GATE_PATIENCE]:
+        waited_ns = 0
+        if iteration < self._words[_GATED_BEFORE]:
+            arrived_ns = time.monotonic_ns()
+            self._await_release(timer, rank, iteration)
+            waited_ns = time.monotonic_ns() - arrived_ns
+        at = self._rank_at(rank)
+        self._words[at + _BEGUN_AT] = time.monotonic_ns()
+        self._words[at + _BEGUN] = iteration + 1
+        return waited_ns
+
+    def _await_release(self, timer: Timer, rank: int, iteration: int) -> None:
+        gate = _GATES_AT + 2 * (iteration % GATES)
+        while iteration < self._words[_GATED_BEFORE] and self._words[_GATE_OPENED] <= iteration:
+            now_ns, held_until_ns = time.monotonic_ns(), self._words[_HELD_UNTIL]
+            known = self._words[gate] == iteration + 1
+            release_ns = self._words[gate + 1]
+            if known and release_ns <= now_ns:
+                return
+            if now_ns >= held_until_ns:
                 self._words[_GATE_OPENED] = iteration + 1
                 self._words[self._rank_at(rank) + _GATES_OPENED] += 1
-                break
-            time.sleep(POLL_S)
-        return time.monotonic_ns() - began_ns
+                return
+            look_ns = min(now_ns + LOOK_NS, held_until_ns)
+            if known and release_ns <= look_ns:
+                timer.keep_gate(timer.sleep_until(release_ns, spin_ns=SPIN_NS))
+                return
+            time.sleep((look_ns - now_ns) / 1e9)
 
     def _rank_at(self, rank: int) -> int:
         if not 0 <= rank < self.ranks:

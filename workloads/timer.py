@@ -30,6 +30,7 @@ class Timer:
         ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
         self._lateness_ns = array("q")
         self._count = 0
+        self._gates_ns = array("q")
 
     def sleep_until(self, when_ns: int, spin_ns: int = 0) -> int:
         """Wait until `when_ns` and return how late it is then, ns; at once if that time has passed.
@@ -54,20 +55,32 @@ class Timer:
             self._lateness_ns[self._count % KEPT] = lateness_ns
         self._count += 1
 
+    def keep_gate(self, lateness_ns: int) -> None:
+        """Note how late a gate opened, after any spinning."""
+        if len(self._gates_ns) < KEPT:
+            self._gates_ns.append(lateness_ns)
+
     def lateness(self) -> dict[str, float]:
         """How late sleeps woke, before any spinning: count, and median, 99th percentile and maximum in seconds."""
-        if not self._count:
-            return {"sleeps": 0, "median_s": 0.0, "p99_s": 0.0, "max_s": 0.0}
-        # np.percentile would import numpy.ma, at a time when a rank may be unable to read it.
-        late_s = np.sort(np.frombuffer(self._lateness_ns, np.int64)) / 1e9
-        last = len(late_s) - 1
-        return {
-            "sleeps": self._count,
-            "median_s": float(late_s[last // 2]),
-            "p99_s": float(late_s[math.ceil(0.99 * last)]),
-            "max_s": float(late_s[last]),
-        }
+        return {"sleeps": self._count, **_figures(self._lateness_ns)}
+
+    def gate_lateness(self) -> dict[str, float]:
+        """How late gates opened that were waited for: count, and median, 99th percentile and maximum in seconds."""
+        return {"gates": len(self._gates_ns), **_figures(self._gates_ns)}
 
     def save(self, path: Path) -> None:
-        """Write `lateness` as JSON."""
-        path.write_text(json.dumps(self.lateness()) + "\n")
+        """Write `lateness`, with `gate_lateness` under "gates", as JSON."""
+        path.write_text(json.dumps({**self.lateness(), "gates": self.gate_lateness()}) + "\n")
+
+
+def _figures(lateness_ns: array[int]) -> dict[str, float]:
+    if not lateness_ns:
+        return {"median_s": 0.0, "p99_s": 0.0, "max_s": 0.0}
+    # np.percentile would import numpy.ma, at a time when a rank may be unable to read it.
+    late_s = np.sort(np.frombuffer(lateness_ns, np.int64)) / 1e9
+    last = len(late_s) - 1
+    return {
+        "median_s": float(late_s[last // 2]),
+        "p99_s": float(late_s[math.ceil(0.99 * last)]),
+        "max_s": float(late_s[last]),
+    }

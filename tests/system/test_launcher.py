@@ -126,8 +126,8 @@ def test_gates_and_a_stop_reach_every_rank(supervisor: Supervisor) -> None:
     page = paged(supervisor.launch("gated", ENDLESS, [*hosts]))
     supervisor.wait_for(page, State.READY)
     zero_ns = time.monotonic_ns() + 30_000_000
-    page.set_gating(True)
-    page.set_gate(0, zero_ns + 200_000_000)
+    page.set_gates(0, [zero_ns + 200_000_000])
+    page.hold_gates_until(zero_ns + 60_000_000_000)
     page.release(zero_ns)
     time.sleep(0.5)
     page.request_stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import threading
 import time
 from pathlib import Path
@@ -61,31 +62,74 @@ def test_a_release_that_never_comes_is_a_timeout(page: JobPage) -> None:
         page.wait_for_start(Timer(), timeout_s=0.02)
 
 
-def test_ungated_iterations_do_not_wait(page: JobPage) -> None:
-    page.set_gate(0, time.monotonic_ns() + 10_000 * MS)
-    assert page.wait_at_gate(Timer(), 0, 0) == 0
+def test_iterations_behind_the_last_gate_do_not_wait(page: JobPage) -> None:
+    page.set_gates(3, [time.monotonic_ns() + 10_000 * MS])
+    page.hold_gates_until(time.monotonic_ns() + 20_000 * MS)
+    assert page.wait_at_gate(Timer(), 0, 4) == 0
 
 
 def test_a_gate_holds_until_its_release(page: JobPage) -> None:
-    page.set_gating(True)
-    release_ns = time.monotonic_ns() + 20 * MS
-    page.set_gate(4, release_ns)
-    assert page.wait_at_gate(Timer(), 0, 4) > 10 * MS
+    release_ns = time.monotonic_ns() + 30 * MS
+    page.set_gates(4, [release_ns])
+    page.hold_gates_until(release_ns + 1_000 * MS)
+    timer = Timer()
+    assert page.wait_at_gate(timer, 0, 4) > 10 * MS
     assert time.monotonic_ns() >= release_ns
+    assert timer.gate_lateness()["gates"] == 1
+    assert page.progress(0).gates_opened == 0
 
 
-def test_a_gate_without_a_time_opens_for_the_whole_job(page: JobPage) -> None:
-    page.set_gating(True, patience_ns=10 * MS)
+def test_a_gate_may_be_moved_while_it_is_waited_for(page: JobPage) -> None:
+    now_ns = time.monotonic_ns()
+    page.hold_gates_until(now_ns + 20_000 * MS)
+    page.set_gates(0, [now_ns + 10_000 * MS])
+    threading.Timer(0.03, lambda: page.set_gates(0, [now_ns + 60 * MS])).start()
+    assert 50 * MS < page.wait_at_gate(Timer(), 0, 0) < 5_000 * MS
+    page.set_gates(1, [now_ns + 10_000 * MS])
+    threading.Timer(0.03, lambda: page.set_gates(1, [])).start()
+    assert page.wait_at_gate(Timer(), 0, 1) < 5_000 * MS
+
+
+def test_a_gate_whose_lease_has_run_out_opens_for_the_whole_job(page: JobPage) -> None:
+    now_ns = time.monotonic_ns()
+    page.set_gates(0, [now_ns + 10_000 * MS, now_ns + 10_000 * MS])
+    page.hold_gates_until(now_ns + 20 * MS)
     assert page.wait_at_gate(Timer(), 1, 0) >= 10 * MS
-    page.set_gate(0, time.monotonic_ns() + 10_000 * MS)
+    page.hold_gates_until(now_ns + 10_000 * MS)
     assert page.wait_at_gate(Timer(), 2, 0) < 10 * MS
     assert [page.progress(rank).gates_opened for rank in range(3)] == [0, 1, 0]
 
 
 def test_a_stale_gate_is_not_taken_for_a_later_iteration(page: JobPage) -> None:
-    page.set_gating(True, patience_ns=0)
-    page.set_gate(1, time.monotonic_ns() + 10_000 * MS)
-    assert page.wait_at_gate(Timer(), 0, 1 + GATES) < 1_000 * MS
+    page.set_gates(1, [time.monotonic_ns() + 10_000 * MS] * (GATES + 7))
+    page.hold_gates_until(time.monotonic_ns() + 20_000 * MS)
+    assert page.wait_at_gate(Timer(), 0, 1 + GATES) == 0
+
+
+def test_a_collective_that_begins_is_told(page: JobPage) -> None:
+    assert page.next_collective() == 0
+    page.wait_at_gate(Timer(), 2, 5)
+    assert page.next_collective() == 6
+    seen = page.progress(2)
+    assert seen.begun == 6
+    assert 0 < seen.begun_ns <= time.monotonic_ns()
+
+
+def test_the_gate_costs_little_beside_its_wait(page: JobPage) -> None:
+    """The time from the release (or from the arrival, where there is no wait) until the rank goes on."""
+    timer, open_ns, waited_ns = Timer(), [], []
+    for iteration in range(200):
+        began_ns = time.perf_counter_ns()
+        page.wait_at_gate(timer, 0, iteration)
+        open_ns.append(time.perf_counter_ns() - began_ns)
+    for iteration in range(50):
+        release_ns = time.monotonic_ns() + MS
+        page.set_gates(iteration, [release_ns])
+        page.hold_gates_until(release_ns + 1_000 * MS)
+        page.wait_at_gate(timer, 0, iteration)
+        waited_ns.append(time.monotonic_ns() - release_ns)
+    assert statistics.median(open_ns) < 50_000
+    assert statistics.median(waited_ns) < 50_000
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=5))
