@@ -33,7 +33,7 @@ MAX_COMBINATIONS = 6_000
 RESTARTS = 8
 MAX_SWEEPS = 20
 NEGLIGIBLE = 1e-9
-"""Excess, in fractions of the capacity, that is rounding."""
+"""What is rounding: of excess, in fractions of the capacity; of times, in fractions of the period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,9 @@ def sample(arcs: Sequence[Arc], repeats: int, perimeter_s: float, angles: int) -
     at = (np.arange(angles) + 0.5) * (perimeter_s / angles)
     demand = np.zeros(angles)
     for arc in arcs:
-        demand += np.where((at - arc.start_s) % period_s < arc.length_s, arc.height, 0.0)
+        # A sample at an arc's beginning is in it and one at its end is not, whichever way the two were rounded.
+        since = (at - arc.start_s + NEGLIGIBLE * period_s) % period_s
+        demand += np.where(since < arc.length_s, arc.height, 0.0)
     return demand
 
 

@@ -20,14 +20,17 @@ ORACLE = Path(__file__).parents[4] / "shared" / "oracles" / "circle_compatibilit
 
 
 def demands(case: dict[str, Any], angles: int = 72) -> tuple[np.ndarray, list[int]]:
-    """Demand [jobs, angles] of an oracle's case, and how often each job repeats."""
-    circle = unify([job["period_ms"] for job in case["jobs"]])
-    assert circle.perimeter_s == pytest.approx(case["unified_circle_ms"])
+    """Demand [jobs, angles] of an oracle's case, and how often each job repeats.
+
+    In seconds, as policies have it: there the ends of arcs that meet a sample are rounded.
+    """
+    circle = unify([job["period_ms"] / 1000 for job in case["jobs"]])
+    assert circle.perimeter_s == pytest.approx(case["unified_circle_ms"] / 1000)
     assert circle.stretch == pytest.approx(1)
     repeats = circle.repeats.tolist()
     rows = [
         sample(
-            [Arc(phase["start_ms"], phase["length_ms"], phase["gbps"]) for phase in job["phases"]],
+            [Arc(phase["start_ms"] / 1000, phase["length_ms"] / 1000, phase["gbps"]) for phase in job["phases"]],
             count,
             circle.perimeter_s,
             angles,
