@@ -1,15 +1,17 @@
-"""Model catalogue: parameter tensors, the gradient buckets they are sent in, and measured compute times.
+"""Models to train: parameter tensors, the gradient buckets they are sent in, and compute times.
 
-Tensors are generated from each architecture in the order in which its layers run, so that totals are exact. To add
-a model, write a generator of element counts and one entry in `_MODELS`.
+`find_model` looks in the catalogue (workloads.catalogue); `custom_model` makes one of a user's own figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import Literal
+
+from workloads.compute_estimates import is_estimate
 
 Precision = Literal["fp32", "fp16"]
 
@@ -17,12 +19,8 @@ MIB = 2**20
 FIRST_BUCKET_CAP = MIB
 """DistributedDataParallel keeps its first bucket small, so that communication starts early."""
 DEFAULT_BUCKET_CAP = 25 * MIB
-_ELEMENT_BYTES: Mapping[str, int] = {"fp32": 4, "fp16": 2}
-
-_TORCHVISION = "torchvision's definition"
-_MURI = "compute: Muri cluster trace (SIGCOMM 2022), GPU stage of its 8-GPU rows"
-_TF_BENCHMARKS = "TensorFlow benchmarks 2017"
-_NVIDIA = "NVIDIA DeepLearningExamples"
+ELEMENT_BYTES: Mapping[Precision, int] = MappingProxyType({"fp32": 4, "fp16": 2})
+"""bf16 takes as much as fp16."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,10 @@ class Model:
 
     tensors: element count of each parameter tensor, in forward order. parameters: their sum.
     source: where the architecture and the compute times come from.
-    compute_s: seconds of compute of one iteration on one GPU, by GPU and setting ('v100-batch16').
+    compute_s: seconds of compute of one iteration on one GPU, by GPU and setting ('v100-batch16'); those that were
+    estimated from arithmetic, not measured, end in '-estimate'.
     default_compute: the key of `compute_s` to use where a scenario names none, None where nothing was measured.
+    sample, macs: what a forward pass takes in ('image', 'token'), and its multiply-accumulates; None where not known.
     """
 
     name: str
@@ -40,10 +40,20 @@ class Model:
     tensors: tuple[int, ...] = field(repr=False)
     compute_s: Mapping[str, float] = field(default_factory=dict)
     default_compute: str | None = None
+    sample: str | None = None
+    macs: int | None = None
 
     @property
     def parameters(self) -> int:
         return sum(self.tensors)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The settings whose compute time is no estimate."""
+        return tuple(setting for setting in self.compute_s if not is_estimate(setting))
+
+    def gradient_bytes(self, precision: Precision) -> int:
+        return self.parameters * ELEMENT_BYTES[precision]
 
     def bucket_bytes(self, precision: Precision, bucket_cap: int = DEFAULT_BUCKET_CAP) -> tuple[int, ...]:
         """Bytes of the gradient buckets that DistributedDataParallel sends, in the order in which they become ready.
@@ -58,7 +68,7 @@ class Model:
         buckets: list[int] = []
         filled = 0
         for elements in reversed(self.tensors):
-            filled += elements * _ELEMENT_BYTES[precision]
+            filled += elements * ELEMENT_BYTES[precision]
             if filled >= cap:
                 buckets.append(filled)
                 filled, cap = 0, bucket_cap
@@ -67,127 +77,24 @@ class Model:
         return tuple(buckets)
 
 
+def custom_model(name: str, tensors: Sequence[int], compute_s: Mapping[str, float], source: str) -> Model:
+    """A model of a user's own: element counts of its tensors in forward order, and compute times, the default first."""
+    return Model(name, source, tuple(tensors), MappingProxyType(dict(compute_s)), next(iter(compute_s), None))
+
+
 def find_model(name: str) -> Model:
     """The model called `name`. KeyError if the catalogue has none."""
-    return _CATALOGUE[name]
+    return _catalogue()[name]
 
 
 def model_names() -> tuple[str, ...]:
     """Names of all models, in alphabetical order."""
-    return tuple(sorted(_CATALOGUE))
+    return tuple(sorted(_catalogue()))
 
 
-def _linear(inputs: int, outputs: int) -> tuple[int, int]:
-    """Weight and bias."""
-    return (inputs * outputs, outputs)
+@cache
+def _catalogue() -> Mapping[str, Model]:
+    # The catalogue's entries are Models, so it imports this module.
+    from workloads.catalogue import MODELS
 
-
-def _norm(width: int) -> tuple[int, int]:
-    """Scale and shift of a batch or layer normalisation."""
-    return (width, width)
-
-
-def _vgg(*stages: tuple[int, int]) -> Iterator[int]:
-    """VGG from (convolutions, channels) of each stage; 224 x 224 pixels, 1,000 classes."""
-    inputs = 3
-    for convolutions, channels in stages:
-        for _ in range(convolutions):
-            yield from _linear(inputs * 9, channels)
-            inputs = channels
-    yield from _linear(inputs * 49, 4096)
-    yield from _linear(4096, 4096)
-    yield from _linear(4096, 1000)
-
-
-def _bottleneck_resnet(*blocks: int) -> Iterator[int]:
-    """ResNet of bottleneck blocks, from the number of blocks in each of its four stages; convolutions have no bias."""
-    yield from (3 * 64 * 49, *_norm(64))
-    inputs = 64
-    for stage, count in enumerate(blocks):
-        width = 64 << stage
-        outputs = 4 * width
-        for block in range(count):
-            yield from (inputs * width, *_norm(width))
-            yield from (width * width * 9, *_norm(width))
-            yield from (width * outputs, *_norm(outputs))
-            if block == 0:
-                yield from (inputs * outputs, *_norm(outputs))
-            inputs = outputs
-    yield from _linear(inputs, 1000)
-
-
-def _bert(layers: int, width: int) -> Iterator[int]:
-    """BERT encoder (uncased vocabulary) with its pooler, without the pre-training heads."""
-    yield from (30522 * width, 512 * width, 2 * width, *_norm(width))
-    for _ in range(layers):
-        for _ in ("query", "key", "value", "output"):
-            yield from _linear(width, width)
-        yield from _norm(width)
-        yield from _linear(width, 4 * width)
-        yield from _linear(4 * width, width)
-        yield from _norm(width)
-    yield from _linear(width, width)
-
-
-def _gpt2(layers: int, width: int) -> Iterator[int]:
-    """GPT-2; the output layer shares the token embedding, whose gradient is therefore ready last."""
-    yield from (50257 * width, 1024 * width)
-    for _ in range(layers):
-        yield from _norm(width)
-        yield from _linear(width, 3 * width)
-        yield from _linear(width, width)
-        yield from _norm(width)
-        yield from _linear(width, 4 * width)
-        yield from _linear(4 * width, width)
-    yield from _norm(width)
-
-
-def _model(name: str, source: str, tensors: Iterable[int], **compute_ms: float) -> Model:
-    """A catalogue entry. Compute times: milliseconds by GPU and setting ('_' stands for '-'), the default first."""
-    compute_s = {setting.replace("_", "-"): milliseconds / 1000 for setting, milliseconds in compute_ms.items()}
-    return Model(name, source, tuple(tensors), MappingProxyType(compute_s), next(iter(compute_s), None))
-
-
-_MODELS = (
-    _model(
-        "vgg16",
-        f"{_TORCHVISION}; {_MURI}; P100 and K80: {_TF_BENCHMARKS}",
-        _vgg((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)),
-        v100_batch16=75,
-        p100_batch64=416,
-        k80_batch32=904,
-    ),
-    _model(
-        "vgg19",
-        f"{_TORCHVISION}; {_MURI}; RTX 3090: MCCS workloads (batch not stated)",
-        _vgg((2, 64), (2, 128), (4, 256), (4, 512), (4, 512)),
-        v100_batch16=88,
-        rtx3090=310,
-    ),
-    _model(
-        "resnet50",
-        f"{_TORCHVISION}; A100: {_NVIDIA} (TF32 and mixed precision); V100: Gavel, one GPU with data loading; "
-        f"P100 and K80: {_TF_BENCHMARKS}",
-        _bottleneck_resnet(3, 4, 6, 3),
-        v100_batch64=1000 / 4.39,
-        a100_tf32_batch256=273,
-        a100_amp_batch256=104,
-        p100_batch64=292,
-        k80_batch64=1230,
-    ),
-    _model(
-        "bert-base",
-        f"BERT (2018), base, uncased; {_MURI} (it says only 'bert': reading that as bert-base is ours)",
-        _bert(12, 768),
-        v100_batch4=167,
-    ),
-    _model(
-        "bert-large",
-        f"BERT (2018), large, uncased; compute: {_NVIDIA}, pre-training with mixed precision",
-        _bert(24, 1024),
-        a100_amp_seq128_batch256=441,
-        a100_amp_seq512_batch32=152,
-    ),
-    _model("gpt2", f"GPT-2 (2019), 124M; {_MURI}", _gpt2(12, 768), v100_batch4=419),
-)
-_CATALOGUE = MappingProxyType({model.name: model for model in _MODELS})
+    return MappingProxyType({model.name: model for model in MODELS})

@@ -117,16 +117,18 @@ def _check_compute(at: Location, job: JobSection) -> Iterator[Complaint]:
     """The compute time must be said once, or stand in the catalogue."""
     if job.compute is None or (job.model is None and "model" in job.model_fields_set):
         return
-    times = find_model(job.model).compute_s if job.model is not None else {}
+    model = find_model(job.model) if job.model is not None else None
+    times = model.compute_s if model is not None else {}
     written = "iteration" in job.compute.model_fields_set
     if "gpu" in job.model_fields_set and written:
         yield Complaint((*at, "gpu"), "given together with compute.iteration", "remove one of the two")
     elif job.gpu is not None and job.gpu not in times:
         what = f"the catalogue has no compute time of {job.model or 'a job without model'} on {shown(job.gpu)}"
         yield Complaint((*at, "gpu"), what, did_you_mean(job.gpu, times) if times else "give compute.iteration instead")
-    elif job.program == "ddp" and not written and not times:
-        what = "has no iteration time, and the catalogue has none"
-        yield Complaint((*at, "compute"), what, "give it, as compute: {iteration: 75ms}")
+    elif job.program == "ddp" and not written and job.gpu is None and not (model and model.default_compute):
+        what = f"has no iteration time, and the catalogue has {'only estimates' if times else 'none'}"
+        instead = f", or take an estimate, as gpu: {next(iter(times))}" if times else ""
+        yield Complaint((*at, "compute"), what, "give it, as compute: {iteration: 75ms}" + instead)
 
 
 def _check_collective(at: Location, job: JobSection) -> Iterator[Complaint]:

@@ -7,7 +7,7 @@ listed often):
   host. Real uplinks of UPLINK_GBPS Gbit/s, emulated at 200 Mbit/s; host links as fast, or twice as fast.
 - jobs: 2 to 8, each of WORKERS ranks, fewer where the fabric is full. Half of them are spread over all racks, a third
   sits on random GPUs (in the order of racks), the others are packed.
-- traffic: three fifths train a model of the catalogue in fp32, at its compute time times 0.8 to 1.25 (another batch or
+- traffic: three fifths train one of MODELS in fp32, at its compute time times 0.8 to 1.25 (another batch or
   another GPU). The others have a period of 0.1 to 1 s (log-uniform) and a duty cycle of 10 to 60 % (uniform), as it
   would be with an uplink as bottleneck. A quarter overlap the last 30 to 67 % of compute with communication.
 - jitter: in half of the scenarios, 1 to 10 % in each job.
@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 
 from harmonics_emu.scenario.quantities import format_time
-from workloads.models import find_model, model_names
+from workloads.models import find_model
 
 RACKS = (2, 2, 2, 4, 4, 8, 16)
 HOSTS_PER_RACK = (2, 3, 4, 6, 8)
@@ -38,6 +38,8 @@ UPLINK_MBPS = 200
 INTRA_HOST_GBPS = 2400
 """NVLink of a V100 (NVIDIA: 300 GB/s)."""
 MAX_JOBS = 8
+MODELS = ("bert-base", "bert-large", "gpt2", "resnet50", "vgg16", "vgg19")
+"""Of the catalogue, those with a measured compute time that train on as few GPUs as these scenarios have."""
 WORKERS = (2, 4, 4, 4, 8, 16)
 ITERATIONS = 100
 MAX_ITERATIONS = 1000
@@ -118,7 +120,7 @@ def _traffic(draw: random.Random, workers: int, uplink_gbps: int) -> dict[str, A
     """What a job computes and sends, and its period if it is alone and an uplink is its bottleneck."""
     seconds_per_byte = 2 * (workers - 1) / workers * 8 / (uplink_gbps * 1e9)
     if draw.random() < 0.6:
-        model = find_model(draw.choice(model_names()))
+        model = find_model(draw.choice(MODELS))
         compute_s = model.compute_s[model.default_compute or ""] * draw.uniform(0.8, 1.25)
         size = sum(model.bucket_bytes("fp32"))
         return {

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.models import DEFAULT_BUCKET_CAP, MIB, Model, find_model, model_names
+from workloads.compute_estimates import (
+    CONVOLUTION_UTILIZATION,
+    TRANSFORMER_UTILIZATION,
+    estimated_seconds,
+    is_estimate,
+)
+from workloads.models import DEFAULT_BUCKET_CAP, MIB, Model, custom_model, find_model, model_names
 
 PUBLISHED = {
     "vgg16": 138_357_544,
@@ -15,7 +21,37 @@ PUBLISHED = {
     "bert-base": 109_482_240,
     "bert-large": 335_141_888,
     "gpt2": 124_439_808,
+    "resnet18": 11_689_512,
+    "resnet101": 44_549_160,
+    "resnet152": 60_192_808,
+    "wideresnet101": 126_886_696,
+    "gpt2-medium": 354_823_168,
+    "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
+    "pythia-70m": 70_426_624,
+    "pythia-160m": 162_322_944,
+    "pythia-410m": 405_334_016,
+    "pythia-1b": 1_011_781_632,
+    "pythia-1.4b": 1_414_647_808,
+    "pythia-2.8b": 2_775_208_960,
+    "pythia-6.9b": 6_857_302_016,
+    "pythia-12b": 11_846_072_320,
+    "llama-7b": 6_738_415_616,
+    "llama-13b": 13_015_864_320,
+    "llama-33b": 32_528_943_616,
+    "llama-65b": 65_285_660_672,
+    "llama2-70b": 68_976_648_192,
 }
+GIGA_MACS = {
+    "resnet18": 1.814,
+    "resnet50": 4.089,
+    "resnet101": 7.801,
+    "resnet152": 11.514,
+    "wideresnet101": 22.753,
+    "vgg16": 15.470,
+    "vgg19": 19.632,
+}
+"""Of one image, as torchvision's table of models gives them."""
 
 
 @pytest.mark.parametrize(("name", "parameters"), PUBLISHED.items())
@@ -25,8 +61,50 @@ def test_parameters_equal_the_published_count(name: str, parameters: int) -> Non
     assert sum(find_model(name).bucket_bytes("fp16")) == 2 * parameters
 
 
+@pytest.mark.parametrize(("name", "giga_macs"), GIGA_MACS.items())
+def test_arithmetic_equals_the_published_count(name: str, giga_macs: float) -> None:
+    macs = find_model(name).macs
+    assert macs is not None
+    assert macs / 1e9 == pytest.approx(giga_macs, abs=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "samples", "utilization"),
+    [
+        ("resnet50", "a100-amp-batch256", 256, CONVOLUTION_UTILIZATION),
+        ("bert-large", "a100-amp-seq128-batch256", 256 * 128, TRANSFORMER_UTILIZATION),
+        ("bert-large", "a100-amp-seq512-batch32", 32 * 512, TRANSFORMER_UTILIZATION),
+        ("llama2-70b", "a100-seq4096-batch1", 4096, TRANSFORMER_UTILIZATION),
+    ],
+)
+def test_estimates_lie_within_a_factor_of_what_was_measured(
+    name: str, setting: str, samples: int, utilization: float
+) -> None:
+    model = find_model(name)
+    assert model.macs is not None
+    estimate = estimated_seconds(model.macs, samples, "a100", utilization)
+    assert 1 / 1.7 < estimate / model.compute_s[setting] < 1.7
+
+
+def test_estimates_are_marked_and_never_the_default() -> None:
+    for model in map(find_model, model_names()):
+        estimates = set(model.compute_s) - set(model.measured)
+        assert all(is_estimate(setting) for setting in estimates)
+        assert model.default_compute is None or model.default_compute in model.measured
+        measured_on = {setting.split("-")[0] for setting in model.measured}
+        assert not measured_on & {setting.split("-")[0] for setting in estimates}
+        assert model.compute_s
+    assert find_model("resnet152").default_compute is None
+
+
+def test_a_model_of_ones_own() -> None:
+    model = custom_model("mine", [100, 10**7], {"a100": 0.12, "v100": 0.3}, "my measurements")
+    assert (model.parameters, model.default_compute, model.measured) == (10**7 + 100, "a100", ("a100", "v100"))
+    assert model.bucket_bytes("fp16") == (2 * 10**7, 200)
+
+
 def test_every_model_has_a_source_and_its_default_compute_time() -> None:
-    assert set(PUBLISHED) <= set(model_names())
+    assert {*PUBLISHED, "dlrm"} == set(model_names())
     for name in model_names():
         model = find_model(name)
         assert model.source
