@@ -1,0 +1,62 @@
+"""`python -m harmonics_emu.emulate.solver`: the process in which a run's policy makes its plans."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+
+from harmonics_emu.emulate.forecast import forecast
+from harmonics_emu.emulate.solving import Answer, Ask, Begin, Forecast, Ready, Refused, Reply, encode, requests
+from harmonics_emu.emulate.worker import attend
+from harmonics_emu.errors import HarmonicsError
+from harmonics_emu.schedulers.interface import Policy, Snapshot
+from harmonics_emu.schedulers.registry import find_policy
+from harmonics_emu.simulate.decisions import decide
+
+
+class Service:
+    """Answers a supervisor's requests, one after another."""
+
+    def __init__(self) -> None:
+        self._begin: Begin | None = None
+        self._policy: Policy | None = None
+
+    def answer(self, body: bytes) -> Iterator[bytes]:
+        """The replies to one request, encoded. A policy that breaks is reported, and asked again the next time."""
+        try:
+            for reply in self._reply(body):
+                yield encode(reply)
+        except HarmonicsError as error:
+            yield encode(Refused(str(error)))
+        except Exception as error:
+            traceback.print_exc()
+            yield encode(Refused(f"{type(error).__name__}: {error} (see logs/solver.log)"))
+
+    def _reply(self, body: bytes) -> Iterator[Reply]:
+        request = requests.decode(body)
+        if isinstance(request, Begin):
+            self._begin, self._policy = request, find_policy(request.policy)
+            yield Ready()
+            return
+        if self._begin is None or self._policy is None:
+            raise HarmonicsError("it was asked for a plan before it knew the run")
+        snapshot = _snapshot(self._begin, request)
+        plan, decision = decide(self._policy, snapshot)
+        yield Answer(plan, decision.solve_s, decision.critical_path_s, decision.fallback)
+        yield Forecast(forecast(snapshot, plan, self._begin.epoch_s))
+
+
+def _snapshot(begin: Begin, ask: Ask) -> Snapshot:
+    return Snapshot(
+        time_s=ask.time_s,
+        fabric=begin.fabric,
+        jobs=ask.jobs,
+        seed=begin.seed,
+        background=begin.background,
+        links_down=ask.links_down,
+        options=begin.options,
+    )
+
+
+if __name__ == "__main__":
+    attend(Service().answer)
