@@ -7,8 +7,8 @@ order, 8-byte aligned and written by one side only, so a reader never sees half 
     word 1                 number of ranks
     words 2 to 7           supervisor: ZERO, START, STOP_BEFORE, GATED_BEFORE, HELD_UNTIL; ranks: GATE_OPENED
     words 8 to 8+2G-1      gates: iteration + 1 and release time, G = GATES of them; iteration i uses gate i % G
-    then 8 words a rank    STATE, ITERATIONS, PROGRESS, BYTES, GATES_OPENED, BEGUN, BEGUN_AT, and one unused: a cache
-                           line each
+    then 8 words a rank    STATE, ITERATIONS, PROGRESS, BYTES, GATES_OPENED, BEGUN, BEGUN_AT; supervisor: SLOWED, by
+                           how many thousandths of its compute time the rank is to compute longer: a cache line each
 
 All times are CLOCK_MONOTONIC in nanoseconds, the same in every network namespace. 0 means 'not yet'.
 
@@ -29,7 +29,7 @@ from pathlib import Path
 
 from workloads.timer import Timeout, Timer
 
-LAYOUT = 0x4A50_0002
+LAYOUT = 0x4A50_0003
 GATES = 256
 POLL_S = 0.002
 """How often a rank looks for its job's release."""
@@ -45,7 +45,7 @@ _RANKS, _ZERO, _START, _STOP_BEFORE, _GATED_BEFORE, _HELD_UNTIL, _GATE_OPENED = 
 _GATES_AT = 8
 _RANKS_AT = _GATES_AT + 2 * GATES
 _RANK_WORDS = 8
-_STATE, _ITERATIONS, _PROGRESS, _BYTES, _GATES_OPENED, _BEGUN, _BEGUN_AT = range(7)
+_STATE, _ITERATIONS, _PROGRESS, _BYTES, _GATES_OPENED, _BEGUN, _BEGUN_AT, _SLOWED = range(8)
 
 
 class State(IntEnum):
@@ -157,6 +157,10 @@ class JobPage:
         """Until when gates may keep ranks waiting."""
         self._words[_HELD_UNTIL] = when_ns
 
+    def slow_down(self, rank: int, factor: float) -> None:
+        """Have a rank of a built-in program compute `factor` times as long (1 or more) from its next iteration on."""
+        self._words[self._rank_at(rank) + _SLOWED] = round(1000 * (factor - 1))
+
     def next_collective(self) -> int:
         """The first iteration whose collectives no rank has begun."""
         return max((self._words[self._rank_at(rank) + _BEGUN] for rank in range(self.ranks)), default=0)
@@ -184,6 +188,10 @@ class JobPage:
     def stop_before(self) -> int | None:
         """The iteration before which all ranks end; None to run on."""
         return self._words[_STOP_BEFORE] or None
+
+    def compute_factor(self, rank: int) -> float:
+        """How many times as long as planned the rank is to compute."""
+        return 1 + self._words[self._rank_at(rank) + _SLOWED] / 1000
 
     def mark(self, rank: int, state: State) -> None:
         self._words[self._rank_at(rank) + _STATE] = state

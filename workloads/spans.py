@@ -7,6 +7,7 @@ rank that is killed keeps all rows of the iterations it finished.
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ ITERATION = np.dtype(
 
 _HEADER = b"SPANS\0\0\1"
 _ROW = struct.Struct("=iidddd")
+MOST_BYTES = 2**20
+"""Read at once: 26,000 rows. What is left over comes with the next call."""
 
 
 class SpanWriter:
@@ -58,3 +61,41 @@ def read_spans(path: Path) -> NDArray[Any]:
         raise ValueError(f"{path} is not a span file of this version")
     rows = (len(content) - len(_HEADER)) // ITERATION.itemsize
     return np.frombuffer(content, ITERATION, count=rows, offset=len(_HEADER)).copy()
+
+
+class SpanReader:
+    """Reads a span file that is still being written: each call of `new_rows` gives what has come since the last.
+
+    The file may not be there yet. It lies where the rank's user may put anything in its place, and the reader may be
+    root: links are not followed, and what is no span file gives no rows.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self._at = len(_HEADER)
+
+    def new_rows(self) -> NDArray[Any]:
+        """Whole rows of dtype `ITERATION`, in the order in which they were written."""
+        if self._file is None and not self._open():
+            return np.empty(0, ITERATION)
+        assert self._file is not None
+        content = os.pread(self._file, MOST_BYTES, self._at)
+        rows = np.frombuffer(content, ITERATION, count=len(content) // ITERATION.itemsize)
+        self._at += rows.nbytes
+        return rows
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _open(self) -> bool:
+        try:
+            self._file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return False
+        if stat.S_ISREG(os.fstat(self._file).st_mode) and os.pread(self._file, len(_HEADER), 0) == _HEADER:
+            return True
+        self.close()
+        return False

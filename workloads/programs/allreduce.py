@@ -70,7 +70,7 @@ def _measure(runtime: Runtime, params: AllReduce, size: int, done: int) -> tuple
         gate_ns = runtime.wait_at_gate(done)
         dist.all_reduce(tensor)
         end_ns = time.monotonic_ns()
-        runtime.record(done, start_ns, 0, gate_ns, end_ns)
+        runtime.record(done, start_ns, 0, gate_ns, end_ns, tensor.nbytes)
         start_ns = end_ns
         done += 1
     return (start_ns - first_ns) / 1e9 / params.iterations, done

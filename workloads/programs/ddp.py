@@ -47,7 +47,7 @@ def run(params: Ddp, settings: Settings) -> None:
     start_ns = runtime.start_ns
     done = 0
     while done < params.iterations and not runtime.should_stop(done):
-        compute_ns = int(compute_s[done] * 1e9)
+        compute_ns = int(compute_s[done] * 1e9 * runtime.compute_factor)
         start_ns = _iterate(runtime, exchange, done, start_ns, compute_ns, buckets, fractions)
         done += 1
     if done:
@@ -82,7 +82,8 @@ def _iterate(
     end_ns = time.monotonic_ns()
     # The backward pass goes on while a gate holds the first bucket, so not all of the wait prolongs it.
     computed_ns = ready_ns - start_ns if gate_ns == 0 else max(compute_ns, ready_ns - start_ns - gate_ns)
-    runtime.record(iteration, start_ns, computed_ns, gate_ns, end_ns)
+    sent = sum(bucket.nbytes for bucket in buckets)
+    runtime.record(iteration, start_ns, computed_ns, gate_ns, end_ns, sent)
     return end_ns
 
 

@@ -77,6 +77,7 @@ class Runtime:
         self.page = None if settings.page_path is None else JobPage.open(settings.page_path)
         self.start_ns = 0
         self._zero_ns = 0
+        self._sent = 0
         self._spans: Spans = PrintedSpans(self.rank)
         if settings.output_dir is not None:
             self._spans = SpanWriter(spans_path(settings.output_dir, settings.job, self.rank), self.rank)
@@ -115,13 +116,20 @@ class Runtime:
         """Wait until the collectives of `iteration` may begin; returns nanoseconds waited."""
         return 0 if self.page is None else self.page.wait_at_gate(self.timer, self.rank, iteration)
 
-    def record(self, iteration: int, start_ns: int, compute_ns: int, gate_ns: int, end_ns: int) -> None:
-        """Write a finished iteration's span, and tell the page."""
+    @property
+    def compute_factor(self) -> float:
+        """How many times as long as planned this rank is to compute now: more than 1 while it plays a straggler."""
+        return 1.0 if self.page is None else self.page.compute_factor(self.rank)
+
+    def record(self, iteration: int, start_ns: int, compute_ns: int, gate_ns: int, end_ns: int, sent: int = 0) -> None:
+        """Write a finished iteration's span, and tell the page. sent: the bytes of its gradients."""
         zero_ns = self._zero_ns
         self._spans.add(
             iteration, (start_ns - zero_ns) / 1e9, compute_ns / 1e9, gate_ns / 1e9, (end_ns - zero_ns) / 1e9
         )
         if self.page is not None:
+            self._sent += sent
+            self.page.count_bytes(self.rank, self._sent)
             self.page.finish_iteration(self.rank, iteration + 1, end_ns)
 
     def finish(self) -> None:
