@@ -100,7 +100,10 @@ def _compare(
                 # Half a run is none: a comparison that goes on later makes it anew.
                 (where / "result.json").unlink()
                 raise KeyboardInterrupt
-        return read_result(where / "result.json")
+        kept = read_result(where / "result.json")
+        if kept.engine != engine:
+            raise UsageError(f"{where} holds a run of the other engine ({kept.engine}); choose another --out")
+        return kept
 
     if engine == "emulate":
         for job in scenario.jobs():
@@ -133,6 +136,8 @@ def _lower_bounds(scenario: Scenario, repeats: int) -> list[float] | None:
 
 def _keep_scenario(directory: Path, scenario: Scenario, owner: Owner | None) -> None:
     """Note the scenario that the directory's runs are of; refuse to mix runs of different ones."""
+    if holds_result(directory):
+        raise UsageError(f"{directory} holds a single run and no comparison; choose another --out")
     kept, text = directory / SCENARIO, scenario.resolved_yaml().encode()
     if kept.is_file() and kept.read_bytes() != text:
         raise UsageError(f"{directory} holds a comparison of another scenario than this one; choose another --out")

@@ -69,17 +69,21 @@ def command(
     worst = 0
     comparisons: list[Comparison] = []
     for scenario, name in zip(loaded, names, strict=True):
-        with RunProgress(quiet=as_json) as progress:
-            finished = compare_policies(
-                scenario,
-                wanted,
-                "emulate" if engine == "emulate" else "simulate",
-                repeats=repeat,
-                directory=base if len(loaded) == 1 else base / name,
-                allow_commands=allow_commands,
-                on_run=progress.begin,
-                on_event=progress.show,
-            )
+        try:
+            with RunProgress(quiet=as_json) as progress:
+                finished = compare_policies(
+                    scenario,
+                    wanted,
+                    "emulate" if engine == "emulate" else "simulate",
+                    repeats=repeat,
+                    directory=base if len(loaded) == 1 else base / name,
+                    allow_commands=allow_commands,
+                    on_run=progress.begin,
+                    on_event=progress.show,
+                )
+        except KeyboardInterrupt:
+            click.echo(f"Interrupted. The same command with --out {base} goes on from here.", err=True)
+            raise
         comparisons.append(finished.comparison)
         if as_json:
             print_json(to_json(finished.comparison))

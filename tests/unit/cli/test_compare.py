@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from harmonics_emu import comparing
 from harmonics_emu.cli.main import main
 from harmonics_emu.results.store import load_run
 
@@ -64,3 +65,36 @@ def test_options_that_a_policy_does_not_have(file: Path, tmp_path: Path) -> None
     assert refused.exit_code == 2
     assert "policy fair has no option 'levels'" in refused.output
     assert not (tmp_path / "out").exists()
+
+
+def test_a_directory_of_something_else_is_refused(file: Path, tmp_path: Path) -> None:
+    """A single run's directory, and runs of the other engine: both would end in one table."""
+    simulated = CliRunner().invoke(main, ["simulate", str(file), "--policy", "fair", "--out", str(tmp_path / "run")])
+    assert simulated.exit_code == 0, simulated.output
+    refused = compare(file, "fair", tmp_path / "run")
+    assert (refused.exit_code, "holds a single run" in refused.output) == (2, True), refused.output
+    out = tmp_path / "out"
+    names(compare(file, "fair", out))
+    result = out / "fair" / "0" / "result.json"
+    result.write_text(result.read_text().replace('"engine": "simulate"', '"engine": "emulate"'))
+    refused = compare(file, "fair", out)
+    assert (refused.exit_code, "other engine" in refused.output) == (2, True), refused.output
+
+
+def test_an_interrupted_comparison_says_how_to_go_on(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, run = tmp_path / "out", comparing.carry_out
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        if (out / "fair" / "0" / "result.json").exists():
+            raise KeyboardInterrupt
+        return run(*arguments, **options)
+
+    monkeypatch.setattr(comparing, "carry_out", interrupted)
+    stopped = compare(file, "fair,crux", out)
+    assert (stopped.exit_code, f"with --out {out} goes on" in stopped.output) == (1, True), stopped.output
+    before = (out / "fair" / "0" / "result.json").stat().st_mtime_ns
+    monkeypatch.undo()
+    assert names(compare(file, "fair,crux", out)) == ["fair", "crux"]
+    assert (out / "fair" / "0" / "result.json").stat().st_mtime_ns == before
