@@ -1,0 +1,1 @@
+"""Capture files to columns, flows, bursts and series, in memory that does not grow with the file."""

@@ -1,0 +1,120 @@
+"""Collectives as bursts of a job's packets: when, how many bytes, between whom, and around which ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harmonics_emu.evidence.segments import Floats, Intervals, union
+
+GAPS_S = (0.002, 0.003, 0.005, 0.008, 0.012, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 0.8, 1.2)
+"""Pauses that are tried as the least one between two collectives."""
+DEFAULT_GAP_S = 0.02
+FEWEST_TO_JUDGE = 4
+SLACK = 0.03
+"""A shorter pause is preferred if the collectives' sizes then scatter by at most this more than with the best one."""
+STRONG_EDGE = 0.2
+"""Part of a job's busiest pair that a pair must carry to count as an edge of its ring."""
+
+
+@dataclass(frozen=True)
+class Activity:
+    """A job's payload as it was sent: the i-th part goes from hosts[sender[i]] to hosts[receiver[i]].
+
+    start_s and end_s in seconds, size in bytes; all arrays of one length. hosts: names.
+    """
+
+    hosts: tuple[str, ...]
+    sender: NDArray[np.int64]
+    receiver: NDArray[np.int64]
+    start_s: Floats
+    end_s: Floats
+    size: Floats
+
+    @property
+    def intervals(self) -> Intervals:
+        return np.column_stack([self.start_s, self.end_s])
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective, or several that follow each other without a pause. ring: hosts in order, None if it is none."""
+
+    start_s: float
+    end_s: float
+    bytes: int
+    participants: tuple[str, ...]
+    ring: tuple[str, ...] | None
+
+
+def choose_gap_s(activity: Activity) -> float:
+    """The pause that tells one collective of a job from the next.
+
+    Iterations of training send the same bytes each: of all pauses the one is right that makes the bursts most alike,
+    and of about equally good ones the shortest, or two iterations would count as one. DEFAULT_GAP_S for too few bursts.
+    """
+    scatter: dict[float, float] = {}
+    for gap_s in GAPS_S:
+        sizes = _sizes(activity, union(activity.intervals, gap_s))[1:-1]  # the capture may have cut the ends
+        if len(sizes) >= FEWEST_TO_JUDGE:
+            scatter[gap_s] = float(sizes.std() / sizes.mean())
+    if not scatter:
+        return DEFAULT_GAP_S
+    least = min(scatter.values())
+    return min(gap_s for gap_s, value in scatter.items() if value <= least + SLACK)
+
+
+def find_collectives(activity: Activity, gap_s: float) -> list[Collective]:
+    """The job's collectives in order of time, told apart by pauses of more than `gap_s`."""
+    spans = union(activity.intervals, gap_s)
+    number = np.searchsorted(spans[:, 0], activity.start_s, side="right") - 1
+    order = np.argsort(number, kind="stable")
+    parts = np.split(order, np.searchsorted(number[order], np.arange(1, len(spans))))
+    found = []
+    for (start_s, end_s), part in zip(spans.tolist(), parts, strict=True):
+        traffic = traffic_matrix(activity, part)
+        taking_part = np.flatnonzero(traffic.sum(axis=0) + traffic.sum(axis=1))
+        found.append(
+            Collective(
+                start_s=start_s,
+                end_s=end_s,
+                bytes=round(float(activity.size[part].sum())),
+                participants=tuple(activity.hosts[host] for host in taking_part),
+                ring=ring_order(traffic, activity.hosts),
+            )
+        )
+    return found
+
+
+def traffic_matrix(activity: Activity, part: NDArray[np.int64] | slice = slice(None)) -> Floats:
+    """(hosts, hosts): bytes from each to each, over some of the activity."""
+    matrix = np.zeros((len(activity.hosts), len(activity.hosts)))
+    np.add.at(matrix, (activity.sender[part], activity.receiver[part]), activity.size[part])
+    return matrix
+
+
+def ring_order(traffic: Floats, hosts: Sequence[str]) -> tuple[str, ...] | None:
+    """Hosts around the one ring that the busy pairs form, from the first in `hosts` on; None if they form none.
+
+    Two hosts that send to each other are no ring.
+    """
+    if not traffic.size or traffic.max() <= 0:
+        return None
+    edges = traffic > STRONG_EDGE * traffic.max()
+    members = np.flatnonzero(edges.any(axis=0) | edges.any(axis=1))
+    if len(members) < 3 or (edges.sum(axis=0)[members] != 1).any() or (edges.sum(axis=1)[members] != 1).any():
+        return None
+    around = [int(members[0])]
+    while (onward := int(np.argmax(edges[around[-1]]))) != around[0]:
+        around.append(onward)
+        if len(around) > len(members):
+            return None
+    return tuple(hosts[host] for host in around) if len(around) == len(members) else None
+
+
+def _sizes(activity: Activity, spans: Intervals) -> Floats:
+    number = np.searchsorted(spans[:, 0], activity.start_s, side="right") - 1
+    return np.bincount(number, activity.size, minlength=len(spans)).astype(np.float64)
