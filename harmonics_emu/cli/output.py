@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -11,6 +12,8 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from harmonics_emu.errors import RunFailed
 
 PIPE_WIDTH = 80
 """Where the output is no terminal, which has no width of its own."""
@@ -21,7 +24,8 @@ def print_rich(renderable: RenderableType) -> None:
     """Print to stdout, no wider than people read well, and without colours where it is no terminal."""
     console = Console(highlight=False)
     console.width = min(console.width, MAX_WIDTH) if console.is_terminal else PIPE_WIDTH
-    console.print(renderable)
+    with _said_if_full():
+        console.print(renderable)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -38,7 +42,19 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 def print_json(value: Any) -> None:
     """JSON for programs: `value`, or text that is JSON already (bytes)."""
-    if isinstance(value, bytes):
-        click.echo(value.decode(), nl=not value.endswith(b"\n"))
-    else:
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    with _said_if_full():
+        if isinstance(value, bytes):
+            click.echo(value.decode(), nl=not value.endswith(b"\n"))
+        else:
+            click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+@contextmanager
+def _said_if_full() -> Iterator[None]:
+    """One line where stdout is a file that can't be written to; a reader that has gone is click's business."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise RunFailed(f"cannot write the output: {error.strerror}") from None

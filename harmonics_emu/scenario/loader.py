@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
 from importlib.resources import files
 
-from harmonics_emu.ownership import acting_as, invoking_owner
+from harmonics_emu.input_file import IrregularFile, read_regular_file
 from harmonics_emu.scenario.checks import check
 from harmonics_emu.scenario.composer import Unreadable
 from harmonics_emu.scenario.document import MAX_BYTES, read_document
@@ -61,21 +60,15 @@ _builtin_folder = files("harmonics_emu.scenario") / "builtin"
 
 
 def _read_file(path: str) -> bytes | None:
-    """A regular file's bytes, at most one more than a scenario can have; None if there is no such file.
-
-    Read with the rights of the user who called sudo, since errors quote the file.
-    """
+    """A regular file's bytes, at most one more than a scenario can have; None if there is no such file."""
     try:
-        with acting_as(invoking_owner()):
-            mode = os.stat(path).st_mode
-            if stat.S_ISREG(mode):
-                with open(path, "rb") as file:
-                    return file.read(MAX_BYTES + 1)
+        return read_regular_file(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
+    except IrregularFile as error:
+        if path in builtin_names():
+            return None
+        hint = "name a scenario file or a built-in scenario"
+        raise ScenarioError(f"{printable(path)} is {error.strerror}; hint: {hint}", path) from None
     except OSError as error:
         raise ScenarioError(f"{printable(path)} can't be read: {error.strerror}", path) from None
-    if path in builtin_names():
-        return None
-    kind = "a directory" if stat.S_ISDIR(mode) else "no regular file"
-    raise ScenarioError(f"{printable(path)} is {kind}; hint: name a scenario file or a built-in scenario", path)

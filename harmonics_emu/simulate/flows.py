@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from harmonics_emu.errors import UsageError
+from harmonics_emu.input_file import IrregularFile, read_regular_file
 from harmonics_emu.simulate.kernel.loop import DONE, Progress, admit, advance, new_clock
 from harmonics_emu.simulate.kernel.queue import empty_queue
 from harmonics_emu.simulate.kernel.sharing import Floats, new_sharing
@@ -55,10 +56,12 @@ def finish_times(case: Mapping[str, Any]) -> dict[str, float]:
 def read_cases(path: Path) -> dict[str, Any]:
     """A file that holds one case or {"cases": [...]}, as it is. UsageError if it is neither, or too large."""
     try:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise UsageError(f"{path} has {size:,} bytes; at most {MAX_FILE_BYTES:,} are read: split its cases")
-        document = json.loads(path.read_bytes(), object_pairs_hook=_unique)
+        raw = read_regular_file(path, MAX_FILE_BYTES)
+        if len(raw) > MAX_FILE_BYTES:
+            raise UsageError(f"{path} has more than the {MAX_FILE_BYTES:,} bytes that are read; split its cases")
+        document = json.loads(raw, object_pairs_hook=_unique)
+    except IrregularFile as error:
+        raise UsageError(f"{path} is {error.strerror}; name a file of flows") from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except RecursionError:

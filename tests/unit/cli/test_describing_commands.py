@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +186,12 @@ def test_schema_describes_the_file() -> None:
 def test_the_reference_page_is_what_the_schema_says() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "scenario.md"
     assert page.read_text(encoding="utf-8") == invoke("schema", "--markdown").stdout
+
+
+def test_output_that_cannot_be_written_is_told_in_a_line() -> None:
+    for arguments in (["policies"], ["policies", "--json"]):
+        with open("/dev/full", "w") as full:
+            command = [sys.executable, "-m", "harmonics_emu", *arguments]
+            ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert "error: cannot write the output: No space left on device" in ran.stderr
+        assert "Traceback" not in ran.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -181,8 +182,12 @@ def test_command_refuses_other_files(tmp_path: Path, content: bytes, complaint: 
     assert (result.exit_code, complaint in result.output) == (2, True), result.output
 
 
-def test_command_refuses_missing_and_huge_files(tmp_path: Path) -> None:
+def test_command_refuses_missing_huge_and_endless_files(tmp_path: Path) -> None:
     assert invoke(tmp_path / "none.json").exit_code == 2
+    os.mkfifo(tmp_path / "pipe")
+    for endless in (tmp_path / "pipe", Path("/dev/zero")):
+        result = invoke(endless)
+        assert (result.exit_code, "is no regular file" in result.output) == (2, True)
     huge = tmp_path / "huge.json"
     with huge.open("wb") as file:
         file.truncate(2**40)
