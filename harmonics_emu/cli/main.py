@@ -15,7 +15,7 @@ import harmonics_emu
 from harmonics_emu import cli
 from harmonics_emu.errors import HarmonicsError, Terminated
 
-HELPERS = {"main", "options", "output", "progress"}
+HELPERS = {"files", "main", "options", "output", "progress"}
 
 
 class CommandFiles(click.Group):

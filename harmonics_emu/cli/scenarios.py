@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harmonics_emu.cli.files import write_new
 from harmonics_emu.cli.output import print_json, print_table
 from harmonics_emu.errors import UsageError
 
@@ -51,24 +52,8 @@ def _random_rows(count: int, seed: int, out: Path | None) -> Iterator[dict[str, 
         if out is None:
             yield row
         else:
-            _write(out, file, raw)
+            write_new(out, file, raw, "--out")
             yield row | {"file": str(out / file)}
-
-
-def _write(out: Path, file: str, raw: bytes) -> None:
-    from harmonics_emu.ownership import acting_as, invoking_owner
-    from harmonics_emu.results.run_directory import write_file
-
-    owner = invoking_owner()
-    try:
-        with acting_as(owner):
-            out.mkdir(parents=True, exist_ok=True)
-            kept = (out / file).read_bytes() if (out / file).exists() else raw
-    except OSError as error:
-        raise UsageError(f"{error.filename} can't be used: {error.strerror}; choose another --out") from None
-    if kept != raw:
-        raise UsageError(f"{out / file} holds something else; choose another --out")
-    write_file(out, file, raw, owner)
 
 
 def _row(scenario: Scenario) -> dict[str, Any]:
