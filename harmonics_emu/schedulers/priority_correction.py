@@ -16,6 +16,8 @@ WINDOW_ITERATIONS = 3
 which the order makes no difference; in a shorter one it is mostly the first collision that counts."""
 WINDOW_LIMIT = 1000
 """Most iterations of the shorter job that a comparison takes, so that its time is bounded."""
+ROUNDING = 1e-9
+"""Fraction of a time that is rounding: a job with no more than that of its link time left has sent all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def correction_factor(job: LinkUser, reference: LinkUser, window_s: float | None
     gain = job_first.link_s - job_second.link_s
     reference_gain = reference_first.link_s - reference_second.link_s
     # Sums of times differ by rounding where the times themselves do not.
-    negligible = window_s * 1e-9
+    negligible = ROUNDING * window_s
     if gain <= negligible and reference_gain <= negligible:
         return 1.0
     if reference_gain <= negligible:
@@ -100,7 +102,7 @@ class _Run:
     def send(self, now: float, until: float) -> float:
         """Send from `now` until all is sent, but not past `until`; returns when it stopped."""
         sent_at_s = now + self._left_s
-        if sent_at_s > until:
+        if sent_at_s > until + ROUNDING * self._user.link_s:
             self._left_s -= until - now
             self.link_s += until - now
             return until

@@ -49,6 +49,12 @@ def test_jobs_that_never_wait_are_equal() -> None:
     assert correction_factor(LinkUser(100.0, 1.0, 1.0), LinkUser(90.0, 1.0, 1.0)) == 1.0
 
 
+def test_a_job_that_ends_as_the_other_begins_has_sent_all() -> None:
+    """In tenths of seconds these meet to the bit only by luck: the first sends 2 of 6, the second 4 of the others."""
+    first, second = share_link(LinkUser(0.4, 0.4, 0.2), LinkUser(0.3, 0.0, 0.2), 9.0)
+    assert (first.link_s, second.link_s) == pytest.approx((3.0, 6.0))
+
+
 seconds = st.floats(1e-6, 1e3)
 users = st.builds(
     lambda compute, ahead, link: LinkUser(compute, compute * ahead, link), seconds, st.floats(0, 1), seconds
