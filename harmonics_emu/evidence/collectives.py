@@ -16,6 +16,8 @@ DEFAULT_GAP_S = 0.02
 FEWEST_TO_JUDGE = 4
 SLACK = 0.03
 """A shorter pause is preferred if the collectives' sizes then scatter by at most this more than with the best one."""
+MOST_SCATTER = 0.5
+"""Bursts that scatter more than this (standard deviation over mean) with every pause are no iterations' collectives."""
 STRONG_EDGE = 0.2
 """Part of a job's busiest pair that a pair must carry to count as an edge of its ring."""
 
@@ -54,16 +56,17 @@ def choose_gap_s(activity: Activity) -> float:
     """The pause that tells one collective of a job from the next.
 
     Iterations of training send the same bytes each: of all pauses the one is right that makes the bursts most alike,
-    and of about equally good ones the shortest, or two iterations would count as one. DEFAULT_GAP_S for too few bursts.
+    and of about equally good ones the shortest, or two iterations would count as one. DEFAULT_GAP_S if no pause
+    makes enough bursts that are alike.
     """
     scatter: dict[float, float] = {}
     for gap_s in GAPS_S:
         sizes = _sizes(activity, union(activity.intervals, gap_s))[1:-1]  # the capture may have cut the ends
         if len(sizes) >= FEWEST_TO_JUDGE:
             scatter[gap_s] = float(sizes.std() / sizes.mean())
-    if not scatter:
+    least = min(scatter.values(), default=np.inf)
+    if least > MOST_SCATTER:
         return DEFAULT_GAP_S
-    least = min(scatter.values())
     return min(gap_s for gap_s, value in scatter.items() if value <= least + SLACK)
 
 

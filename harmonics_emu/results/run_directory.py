@@ -73,6 +73,19 @@ def file_name(name: str) -> str:
     return f"{plain[: NAME_LENGTH - 9]}-{digest}".lstrip("-")
 
 
+def make_plain_directory(path: Path, owner: Owner | None) -> Path:
+    """Make `path` and its parents as `owner`, for files that are no run. RunDirectoryError unless new or empty."""
+    path = Path(os.path.abspath(path))
+    with acting_as(owner), _explained(path):
+        _make_parents(path.parent)
+        try:
+            path.mkdir(mode=DIRECTORY_MODE)
+        except FileExistsError:
+            if not path.is_dir() or os.listdir(path):
+                raise RunDirectoryError(f"{path} exists and is not an empty directory; choose another --out") from None
+    return path
+
+
 def make_subdirectory(directory: Path, name: str, owner: Owner | None) -> Path:
     """Make (or keep) a folder such as logs/ or captures/ in a run directory, as `owner`; never through a link."""
     with acting_as(owner), _explained(directory / name), _opened(directory) as handle:

@@ -14,8 +14,6 @@ from harmonics_emu.evidence.capture.flow import (
     DSCPS,
     FLOW,
     RTT_BINS,
-    RTT_BINS_PER_OCTAVE,
-    RTT_LEAST_NS,
     STAMPS,
 )
 from harmonics_emu.evidence.capture.kernel.accounting import (
@@ -42,7 +40,8 @@ class FlowTable:
     bursts to keep.
 
     flows: rows of FLOW. cells: rows of CELL with bytes on the wire in bins of width_ns. bursts: rows of BURST, split
-    where a flow paused for more than gap_ns. dscp_bytes: (flows, 64). totals: places of kernel.accounting.
+    where a flow paused for more than gap_ns. dscp_bytes: (flows, DSCPS). rtt_bins: (flows, RTT_BINS). totals: places of
+    kernel.accounting.
     """
 
     def __init__(
@@ -77,6 +76,10 @@ class FlowTable:
     @property
     def dscp_bytes(self) -> NDArray[np.int64]:
         return self._dscp_bytes[: self._used]
+
+    @property
+    def rtt_bins(self) -> NDArray[np.uint32]:
+        return self._rtt_bins[: self._used]
 
     def add(self, packets: NDArray[Any]) -> None:
         """Account for rows of PACKET."""
@@ -125,17 +128,6 @@ class FlowTable:
         self._cells = merge_cells(np.concatenate([self.cells, last]))
         self._bursts = merge_bursts(np.concatenate([self.bursts, ends]), self.gap_ns)
         self._cells_used, self._bursts_used = len(self._cells), len(self._bursts)
-
-    def rtt_quantile_s(self, number: int, quantile: float) -> float | None:
-        """A quantile of a flow's round-trip times, within 5 %; None without samples."""
-        counts = self._rtt_bins[number]
-        total = int(counts.sum())
-        if total == 0:
-            return None
-        place = int(np.searchsorted(np.cumsum(counts), quantile * total))
-        middle = RTT_LEAST_NS * 2 ** ((place + 0.5) / RTT_BINS_PER_OCTAVE)
-        flow = self._flows[number]
-        return float(min(max(middle, flow["rtt_least_ns"]), flow["rtt_most_ns"])) * 1e-9
 
     def _make_room(self, count: int) -> None:
         self._flows = self._grown("_flows", count, (), FLOW)

@@ -56,7 +56,7 @@ def _analyse(packet: Any, now: Any, flows: Any, number: Any, stamps: Any, stampe
     if payload > limit:
         flow.super_segments += 1
     _round_trip(packet, now, flows, number, stamps, stamped_ns, rtt_bins)
-    _handshake(packet, now, flow, other, has_other)
+    _handshake(packet, now, flow)
 
     known = flow.analysed > 0
     new_ack = not known or packet.ack != flow.last_ack
@@ -72,20 +72,19 @@ def _analyse(packet: Any, now: Any, flows: Any, number: Any, stamps: Any, stampe
         if same and packet.window and not answers_probe and flags & ACK:
             flow.duplicate_acks += 1
             flow.repeated_acks += 1
-        if (
+        if payload > 0 and has_other and other.analysed and not _is_after(end, other.last_ack):
+            _count_retransmission(flow, payload)  # all of it had been acknowledged, even if it was not seen before
+        elif (
             probe == NOT_PROBE
             and occupied > 0
             and _is_after(flow.next_seq, packet.seq)
             and not (payload > 1 and np.uint32(packet.seq + 1) == flow.next_seq)
         ):
-            if _is_retransmission(packet, now, end, flow, other, has_other):
-                flow.retransmissions += 1
-                flow.retransmitted_bytes += payload
-            elif end != flow.next_seq and _is_reordered(now, flow):
+            asked_for = has_other and other.analysed and _is_asked_for(packet, now, end, other)
+            if not asked_for and end != flow.next_seq and _is_reordered(now, flow, other):
                 flow.out_of_order += 1
             else:
-                flow.retransmissions += 1
-                flow.retransmitted_bytes += payload
+                _count_retransmission(flow, payload)
     if new_ack:
         flow.repeated_acks = 0
     if (not known or _is_after(end, flow.next_seq)) and probe != ZERO_WINDOW_PROBE:
@@ -100,31 +99,34 @@ def _analyse(packet: Any, now: Any, flows: Any, number: Any, stamps: Any, stampe
 
 
 @compiled
-def _is_retransmission(packet: Any, now: Any, end: Any, flow: Any, other: Any, has_other: Any) -> Any:
-    """Whether what the other side has said makes an old segment a retransmission, however soon it comes."""
-    if not has_other or other.analysed == 0:
-        return False
-    if packet.payload_bytes > 0 and not _is_after(end, other.last_ack):
-        return True  # all of it had been acknowledged
+def _count_retransmission(flow: Any, payload: Any) -> None:
+    flow.retransmissions += 1
+    flow.retransmitted_bytes += payload
+
+
+@compiled
+def _is_asked_for(packet: Any, now: Any, end: Any, other: Any) -> Any:
+    """Whether the other side has just asked for an old segment by acknowledging what is before it again and again."""
     if other.repeated_acks < 2 or now - other.last_ack_ns >= SOON_AFTER_ACK_NS:
         return False
     return other.last_ack == packet.seq or (other.sacks > 0 and not _is_sacked(other, packet.seq, end))
 
 
 @compiled
-def _is_reordered(now: Any, flow: Any) -> Any:
-    return now - flow.next_seq_ns < (flow.handshake_ns if flow.handshake_ns > 0 else REORDERING_NS)
+def _is_reordered(now: Any, flow: Any, other: Any) -> Any:
+    handshake_ns = max(flow.handshake_ns, other.handshake_ns)
+    return now - flow.next_seq_ns < (handshake_ns if handshake_ns > 0 else REORDERING_NS)
 
 
 @compiled
-def _handshake(packet: Any, now: Any, flow: Any, other: Any, has_other: Any) -> None:
-    """The time from a SYN to the first acknowledgement of the answer to it, noted in both directions."""
+def _handshake(packet: Any, now: Any, flow: Any) -> None:
+    """Note, at the side that began, the time from its SYN to its acknowledgement of the answer."""
     flags = packet.tcp_flags
     if flags & SYN:
         if not flags & ACK:
             flow.syn_ns = now
-    elif flags & ACK and has_other and flow.syn_ns and not flow.handshake_ns:
-        flow.handshake_ns = other.handshake_ns = max(1, now - flow.syn_ns)
+    elif flags & ACK and flow.syn_ns and not flow.handshake_ns:
+        flow.handshake_ns = max(1, now - flow.syn_ns)
 
 
 @compiled
