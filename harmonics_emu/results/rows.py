@@ -46,7 +46,7 @@ def read_links(path: Path) -> dict[str, NDArray[Any]]:
 
 def write_lines(sink: TextIO, values: Iterable[Any]) -> None:
     """One JSON value a line; numpy numbers and arrays become plain ones, NaN and infinities null."""
-    encoder = msgspec.json.Encoder(enc_hook=_plain)
+    encoder = msgspec.json.Encoder(enc_hook=as_builtin)
     for value in values:
         sink.write(encoder.encode(value).decode())
         sink.write("\n")
@@ -121,9 +121,10 @@ def _explained(path: Path) -> Iterator[None]:
         raise UnreadableResult(f"cannot read {path}: {error.strerror}") from None
 
 
-def _plain(value: Any) -> Any:
+def as_builtin(value: Any) -> Any:
+    """A numpy number or array as what JSON has; for msgspec's `enc_hook`, so NotImplementedError for anything else."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
         return value.tolist()
-    raise NotImplementedError
+    raise NotImplementedError(f"{type(value).__name__} is no JSON value")

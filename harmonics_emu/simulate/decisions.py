@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from harmonics_emu.errors import RunFailed
 from harmonics_emu.records import Decision
+from harmonics_emu.results.rows import as_builtin
 from harmonics_emu.schedulers.interface import JobPlan, JobState, Plan, Policy, Snapshot
 from harmonics_emu.simulate.kernel.loop import ABSENT, DONE, WAITING, Jobs, Progress
 from harmonics_emu.simulate.kernel.queue import EventQueue
@@ -68,37 +71,45 @@ class Observer:
 
 
 def decide(policy: Policy, snapshot: Snapshot) -> tuple[Plan, Decision]:
-    """Ask a policy for its plan and time it. RunFailed if the plan can't be carried out on this fabric."""
+    """Ask a policy for its plan and time it. RunFailed if the plan can't be carried out on this fabric or recorded."""
     began = time.perf_counter()
     plan = policy.plan(snapshot)
     solve_s = time.perf_counter() - began
+    where = f"policy {policy.name}, plan at {snapshot.time_s:g} s"
+    if not isinstance(plan, Plan):
+        raise RunFailed(f"{where}: it is no Plan but of type {type(plan).__name__}")
     names = {state.job.name for state in snapshot.jobs}
     for name, job in plan.jobs.items():
         problem = "the snapshot has no such job" if name not in names else _problem(job, snapshot.fabric)
         if problem:
-            raise RunFailed(f"policy {policy.name}, plan at {snapshot.time_s:g} s, job {name}: {problem}")
-    critical_path_s = plan.facts.get("critical_path_s", solve_s)
+            raise RunFailed(f"{where}, job {name}: {problem}")
+    try:
+        values = plan_values(plan)
+        critical_path_s = float(plan.facts.get("critical_path_s", solve_s))
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise RunFailed(f"{where}: its facts must be JSON values, and critical_path_s a number: {error}") from None
     fallback = bool(plan.facts.get("fallback", False))
-    return plan, Decision(snapshot.time_s, policy.name, solve_s, float(critical_path_s), plan_values(plan), fallback)
+    return plan, Decision(snapshot.time_s, policy.name, solve_s, critical_path_s, values, fallback)
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:
-    """A plan as JSON values."""
+    """A plan as JSON values; NaN and infinities among its facts become null. NotImplementedError for what is none."""
     jobs = {
         name: {
-            "level": job.level,
+            "level": int(job.level),
             "rate_bps": job.rate_bps,
             "starts_s": list(job.starts_s),
             "paths": [{"src": src, "dst": dst, "links": list(path)} for (src, dst), path in job.paths.items()],
         }
         for name, job in plan.jobs.items()
     }
-    return {"policy": plan.policy, "jobs": jobs, "facts": dict(plan.facts)}
+    facts = msgspec.json.decode(msgspec.json.encode(plan.facts, enc_hook=as_builtin))
+    return {"policy": plan.policy, "jobs": jobs, "facts": facts}
 
 
 def _problem(job: JobPlan, fabric: Fabric) -> str | None:
-    if not 0 <= job.level < LEVELS:
-        return f"level {job.level} is none of 0 to {LEVELS - 1}"
+    if not isinstance(job.level, Integral) or not 0 <= job.level < LEVELS:
+        return f"level {job.level!r} is none of 0 to {LEVELS - 1}"
     if job.rate_bps is not None and not 0 < job.rate_bps < math.inf:
         return f"the rate {job.rate_bps} is not above zero; no cap is None"
     if not all(math.isfinite(start) for start in job.starts_s):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harmonics_emu.errors import RunFailed, UsageError
 from harmonics_emu.records import Records
 from harmonics_emu.schedulers.fair import policy as fair
-from harmonics_emu.schedulers.interface import JobPlan, Plan, Snapshot
+from harmonics_emu.schedulers.interface import FunctionPolicy, JobPlan, Plan, Snapshot
 from harmonics_emu.simulate.engine import Options, simulate
 from tests.unit.simulate.cases import (
     always,
@@ -340,6 +340,7 @@ def test_events_that_can_not_happen(event: LinkEvent, complaint: str) -> None:
     ("plan", "complaint"),
     [
         (JobPlan(level=8), "level 8"),
+        (JobPlan(level=2.5), "level 2.5"),  # type: ignore[arg-type]
         (JobPlan(rate_bps=0), "rate 0"),
         (JobPlan(starts_s=(math.nan,)), "not a finite number"),
         (JobPlan(paths={("r0h0", "r1h0"): ("r0h0>leaf0", "leaf1>r1h0")}), "no chain of links"),
@@ -349,6 +350,27 @@ def test_plans_that_can_not_be_carried_out(plan: JobPlan, complaint: str) -> Non
     with pytest.raises(RunFailed, match="policy always, plan at 0 s, job job0") as raised:
         simulate(fabric(), [job()], always(job0=plan))
     assert complaint in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (None, "it is no Plan but of type NoneType"),
+        (Plan("odd", facts={"model": object()}), "object is no JSON value"),
+        (Plan("odd", facts={"critical_path_s": "soon"}), "'soon'"),
+    ],
+)
+def test_answers_of_a_policy_that_are_no_plan_or_can_not_be_recorded(answer: Any, complaint: str) -> None:
+    odd = FunctionPolicy("odd", "answers something else", lambda _: answer)
+    with pytest.raises(RunFailed, match="policy odd, plan at 0 s: ") as raised:
+        simulate(fabric(), [job()], odd)
+    assert complaint in str(raised.value)
+
+
+def test_facts_are_recorded_as_json_values() -> None:
+    facts = {"order": np.arange(2), "score": np.float64(0.5), "gap": math.nan}
+    records = simulate(fabric(), [job(iterations=1)], FunctionPolicy("f", "facts", lambda _: Plan("f", facts=facts)))
+    assert records.decisions[0].plan["facts"] == {"order": [0, 1], "score": 0.5, "gap": None}
 
 
 def test_background_between_hosts_that_are_not_there() -> None:
