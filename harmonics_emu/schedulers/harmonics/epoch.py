@@ -1,0 +1,238 @@
+"""One epoch: racks report, the Coordinator fixes, racks fit. All in one process; the watch tells what would overlap."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from random import Random
+
+from harmonics_emu.schedulers.harmonics.global_coordinator import candidates_for_many, choose, order_few
+from harmonics_emu.schedulers.harmonics.local_scheduler import LocalScheduler
+from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View
+from harmonics_emu.schedulers.harmonics.orders import figures_of
+from harmonics_emu.schedulers.harmonics.rollout import Judge, Starts
+from harmonics_emu.schedulers.harmonics.settings import Settings
+from harmonics_emu.schedulers.harmonics.spines import Demands, choose_spines, demands_of, routes_of
+from harmonics_emu.schedulers.harmonics.starts import groups_on_one_link, harmonised_starts, held_starts
+from harmonics_emu.schedulers.harmonics.stopwatch import Stopwatch
+from harmonics_emu.schedulers.harmonics.views import Crossings, Problem, Routes
+from harmonics_emu.schedulers.interface import Snapshot
+from harmonics_emu.schedulers.order_levels import FIRST_LEVEL, MOST_LEVELS
+from workloads.job import DEFAULT_LEVEL
+
+FEW_JOBS = 32
+"""Up to so many jobs that contend are judged together."""
+ROLLOUT_ITERATIONS = 150
+"""Of all of them in one rollout, as far as each keeps one."""
+SEARCH_ITERATIONS = 8_000
+"""Of all rollouts of a search for an order; half as many of one for routes."""
+LAST_ITERATIONS = 2_000
+"""Of the last rollouts, which compare with fair sharing once more: to the jobs' ends, if they suffice."""
+DRAWS = 2
+"""Of compute times, where they vary: none of them the run's own, which a policy must not know."""
+WORTH = 1e-3
+"""Start times must make a plan better by this part: they help less when a job drifts, and priorities don't."""
+RACK_PART = 0.3
+"""Of the time that is left, what a rack may take for its report."""
+RACK_ITERATIONS = 60
+"""Of all jobs of a rack in one rollout, as far as each keeps one."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A plan for the tasks of a problem, by their numbers; a task without a level keeps the default.
+
+    cost: as predicted, of rollouts of a given length; None where no rollout has seen them all. late: whether a deadline
+    has cut something short.
+    """
+
+    routes: Routes
+    levels: dict[int, int] = field(default_factory=dict)
+    starts: Starts = field(default_factory=dict)
+    cost: float | None = None
+    late: bool = False
+
+
+class Epoch:
+    """The work for one snapshot. The deadline is for the critical path: each rack has what is left when it begins."""
+
+    def __init__(self, snapshot: Snapshot, settings: Settings) -> None:
+        self.problem = Problem(snapshot)
+        self.watch = Stopwatch()
+        self._settings, self._seed = settings, snapshot.seed
+        self._all = range(len(self.problem.tasks))
+        self._rack_views: dict[int, View] = {}
+
+    def run(self) -> Outcome:
+        """The plan. Its cost is S of the tasks from now on if it stays to their ends."""
+        snapshot = self.problem.snapshot
+        demands = demands_of(self.problem.tasks, snapshot.fabric, snapshot.links_down)
+        balanced: Routes = {}
+        if self._settings.coordinator and len(demands.rate):
+            balanced = routes_of(demands, self.watch.one("spines", partial(choose_spines, demands)))
+        if not self._settings.coordinator:
+            return self._without_coordinator()
+        if len(self._all) > FEW_JOBS:
+            return self._many(balanced)
+        outcomes = [self._few(routes) for routes in ([{}, balanced] if balanced else [{}])]
+        best = min(outcomes, key=_cost)
+        if balanced:
+            best = self.watch.one("routes", partial(self._reroute, best, demands))
+        return self.watch.one("starts", partial(self._finish, best))
+
+    def _deadline(self, part: float = 1.0) -> float:
+        """On the monotonic clock, for work that begins now and may take this part of what is left."""
+        return time.monotonic() + part * (self._settings.deadline_s - self.watch.critical_path_s)
+
+    def _views(self, crossings: Crossings, tasks: Sequence[int], most: int) -> list[View]:
+        draws = [self._seed + number for number in range(1, DRAWS + 1)] if self.problem.varies else [None]
+        return [self.problem.whole_view(crossings, tasks, most // len(draws), draw) for draw in draws]
+
+    def _reports(self, crossings: Crossings) -> list[EpochReport]:
+        self._rack_views = self.problem.rack_views(crossings, RACK_ITERATIONS)
+        return self.watch.side_by_side(
+            "racks report",
+            (partial(self._propose, rack, view) for rack, view in self._rack_views.items()),
+        )
+
+    def _propose(self, rack: int, view: View) -> EpochReport:
+        return LocalScheduler(rack, self._seed).propose(0, view, self._deadline(RACK_PART))
+
+    def _few(self, routes: Routes) -> Outcome:
+        """All tasks are judged together, on all their links."""
+        crossings = self.problem.crossings(routes)
+        reports = self._reports(crossings) if self._settings.local else []
+        views = self._views(crossings, self._all, ROLLOUT_ITERATIONS)
+        found = self.watch.one(
+            "coordinator",
+            partial(
+                order_few, views, reports, SEARCH_ITERATIONS, self._deadline(0.5), self._seed, self._settings.guard
+            ),
+        )
+        return Outcome(routes, _by_number(views[0], found.levels), {}, found.cost, found.late)
+
+    def _reroute(self, best: Outcome, demands: Demands) -> Outcome:
+        """Single transfers take other paths, as long as that brings something."""
+        deadline = self._deadline(0.5)
+        draw, spent, in_vain = Random(self._seed), 0, 0
+        while spent < SEARCH_ITERATIONS // 2 and in_vain < 2 * len(demands.rate):
+            if time.monotonic() > deadline:
+                return replace(best, late=True)
+            transfer = draw.randrange(len(demands.rate))
+            routes = {name: dict(paths) for name, paths in best.routes.items()}
+            src, dst = demands.pair[transfer]
+            path = draw.choice(self.problem.snapshot.fabric.paths(src, dst))
+            routes.setdefault(demands.owner[transfer], {})[src, dst] = path
+            in_vain += 1
+            if routes == best.routes:
+                continue
+            views = self._views(self.problem.crossings(routes), self._all, ROLLOUT_ITERATIONS)
+            judge = Judge(views)
+            cost = judge.cost(_in_order(views[0], best.levels))
+            spent += judge.spent
+            if cost < _cost(best):
+                best, in_vain = replace(best, routes=routes, cost=cost), 0
+        return best
+
+    def _finish(self, best: Outcome) -> Outcome:
+        """Start times, where they help, and a last look at fair sharing; both on longer rollouts."""
+        crossings = self.problem.crossings(best.routes)
+        views = self._views(crossings, self._all, LAST_ITERATIONS)
+        judge, view = Judge(views), views[0]
+        levels = _in_order(view, best.levels)
+        outcome = replace(best, cost=judge.cost(levels))
+        if not self._settings.priorities:
+            outcome = replace(outcome, levels={}, cost=judge.fair_cost())
+        # Release times are absolute: they are of use only if rollouts, and compute times, are those to come.
+        if self._settings.start_times and not self.problem.varies and self.problem.iterations <= LAST_ITERATIONS:
+            outcome = self._with_starts(outcome, view, judge, levels)
+        if self._settings.guard:
+            hashed = self._views(self.problem.crossings({}), self._all, LAST_ITERATIONS)
+            fair = Outcome({}, cost=Judge(hashed).fair_cost())
+            outcome = min(fair, outcome, key=_cost)
+        return outcome
+
+    def _with_starts(self, outcome: Outcome, view: View, judge: Judge, levels: Sequence[int]) -> Outcome:
+        deadline = self._deadline()
+        for group in groups_on_one_link(view):
+            tried: list[Starts] = []
+            if self._settings.priorities and (held := held_starts(view, group, levels, deadline)):
+                tried.append(held)
+            if self._settings.harmonisation:
+                tried += harmonised_starts(view, group, self._seed)
+            for starts in tried:
+                if time.monotonic() > deadline:
+                    return replace(outcome, late=True)
+                both = {**outcome.starts, **starts}
+                cost = judge.cost(_in_order(view, outcome.levels), both)
+                if cost < _cost(outcome) * (1 - WORTH):
+                    outcome = replace(outcome, starts=both, cost=cost)
+        return outcome
+
+    def _many(self, routes: Routes) -> Outcome:
+        """Those that contend with few others are judged together, the rest by what the racks say."""
+        crossings = self.problem.crossings(routes)
+        levels: dict[int, int] = {}
+        late = False
+        entangled: list[int] = []
+        for group in self.problem.components(crossings):
+            if len(group) > FEW_JOBS:
+                entangled += group
+                continue
+            views = self._views(crossings, group, ROLLOUT_ITERATIONS)
+            found = self.watch.one(
+                "coordinator",
+                partial(order_few, views, [], SEARCH_ITERATIONS, self._deadline(), self._seed, self._settings.guard),
+            )
+            levels |= _by_number(views[0], found.levels)
+            late = late or found.late
+        if entangled:
+            more, much = self._entangled(crossings, sorted(entangled))
+            levels |= more
+            late = late or much
+        return Outcome(routes, levels, late=late)
+
+    def _entangled(self, crossings: Crossings, tasks: Sequence[int]) -> tuple[dict[int, int], bool]:
+        settings, watch = self._settings, self.watch
+        reports = self._reports(crossings) if settings.local else []
+        whole = self.problem.whole_view(crossings, tasks, 0)
+        jobs = tuple(job for job in whole.jobs if job.crosses or not settings.local)
+        figures = figures_of(View(whole.time_s, whole.capacity, jobs))
+        fixed = watch.one("coordinator", partial(candidates_for_many, 0, figures, reports, settings.guard))
+        if not settings.local:
+            return dict(zip(fixed.numbers, fixed.levels[int(settings.guard)], strict=True)), False
+        fitted = watch.side_by_side(
+            "racks fit",
+            (partial(self._fit, rack, view, fixed) for rack, view in self._rack_views.items()),
+        )
+        best = watch.one("coordinator", partial(choose, fitted))
+        levels = dict(zip(fixed.numbers, fixed.levels[best], strict=True))
+        for rack in fitted:
+            levels |= zip(rack.numbers, rack.levels[best], strict=True)
+        return levels, any(report.late for report in reports)
+
+    def _fit(self, rack: int, view: View, fixed: Fixed) -> Fitted:
+        return LocalScheduler(rack, self._seed).fit(view, fixed, self._deadline())
+
+    def _without_coordinator(self) -> Outcome:
+        """Each job gets the place that the first of its racks wishes for it."""
+        levels: dict[int, int] = {}
+        reports = self._reports(self.problem.crossings({}))
+        for report in reports:
+            for wish in report.wishes:
+                levels.setdefault(wish.number, FIRST_LEVEL + round(wish.place * (MOST_LEVELS - FIRST_LEVEL)))
+        return Outcome({}, levels, late=any(report.late for report in reports))
+
+
+def _cost(outcome: Outcome) -> float:
+    return float("inf") if outcome.cost is None else outcome.cost
+
+
+def _by_number(view: View, levels: Sequence[int]) -> dict[int, int]:
+    return dict(zip((job.number for job in view.jobs), levels, strict=True))
+
+
+def _in_order(view: View, levels: dict[int, int]) -> list[int]:
+    return [levels.get(job.number, DEFAULT_LEVEL) for job in view.jobs]

@@ -1,0 +1,98 @@
+"""The upper tier: one order, or few levels, that all racks agree on for the jobs that cross them.
+
+Where few jobs contend, directly or through others, the Coordinator judges orders by rollouts of them all, beginning
+with what the racks wish. Where many do, rollouts would take too long: then the racks' costs, added up, choose between
+a handful of candidates that follow from the jobs' figures, in time near-linear in jobs and reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View
+from harmonics_emu.schedulers.harmonics.orders import (
+    Figures,
+    Found,
+    Order,
+    best_order,
+    figures_of,
+    rule_orders,
+)
+from harmonics_emu.schedulers.harmonics.rollout import Judge
+from harmonics_emu.schedulers.order_levels import FIRST_LEVEL, MOST_LEVELS
+from harmonics_emu.simulate.kernel.sharing import Floats
+from workloads.job import DEFAULT_LEVEL
+
+FEW_LEVELS = 3
+"""Among many entangled jobs a strict order makes the last ones wait for whole chains of others. Fewer levels don't."""
+MIDDLE = 0.5
+LEAST_STAKE = 1e-9
+
+
+def order_few(
+    views: Sequence[View], reports: Sequence[EpochReport], iterations: int, deadline: float, seed: int, guard: bool
+) -> Found:
+    """The order of jobs that contend with each other on any of their links.
+
+    views: of all of them on all their links, one for each draw of compute times. iterations: of rollouts.
+    guard: whether fair sharing is what stays if no order is better.
+    """
+    figures = figures_of(views[0])
+    orders = rule_orders(figures)
+    if reports:
+        places = dict(zip(*_merged_places(reports), strict=True))
+        wished = np.array([places.get(number, MIDDLE) for number in figures.number.tolist()])
+        orders.insert(0, _order(figures, wished))
+    return best_order(views[0], Judge(views), orders, iterations, deadline, seed, guard)
+
+
+def candidates_for_many(epoch: int, figures: Figures, reports: Sequence[EpochReport], guard: bool) -> Fixed:
+    """What racks are asked to choose from: fair sharing; the rule that costs all racks the least; what they wish."""
+    levels = [(DEFAULT_LEVEL,) * len(figures.number)] if guard else []
+    best = _best_rule(reports)
+    order = rule_orders(figures)[best]
+    levels += [_levels(order, FEW_LEVELS), _levels(order, MOST_LEVELS)]
+    numbers, places = _merged_places(reports)
+    wished = np.full(len(figures.number), MIDDLE)
+    position = np.searchsorted(figures.number, numbers)
+    wished[position] = places
+    levels.append(_levels(_order(figures, wished), FEW_LEVELS))
+    return Fixed(epoch, tuple(figures.number.tolist()), tuple(levels))
+
+
+def choose(fitted: Sequence[Fitted]) -> int:
+    """The candidate that costs all racks together the least; the first of equal ones."""
+    return int(np.array([rack.costs for rack in fitted]).sum(axis=0).argmin())
+
+
+def _best_rule(reports: Sequence[EpochReport]) -> int:
+    """Position in RULES. Racks that the deadline kept from trying a rule have no say in it."""
+    if not reports:
+        return 0
+    costs = np.array([report.rule_costs for report in reports])
+    extra = np.where(np.isfinite(costs[:, 1:]), costs[:, 1:] - costs[:, :1], 0.0)
+    return int(extra.sum(axis=0).argmin()) if extra.size else 0
+
+
+def _merged_places(reports: Sequence[EpochReport]) -> tuple[list[int], list[float]]:
+    """Numbers of jobs, rising, and their places: the mean of what racks wish, by what else it costs each of them."""
+    wishes = [wish for report in reports for wish in report.wishes]
+    number = np.array([wish.number for wish in wishes], np.int64)
+    stake = np.array([abs(wish.first_cost) + abs(wish.last_cost) for wish in wishes], np.float64) + LEAST_STAKE
+    place = np.array([wish.place for wish in wishes], np.float64)
+    numbers, which = np.unique(number, return_inverse=True)
+    total = np.bincount(which, stake, minlength=len(numbers))
+    return numbers.tolist(), (np.bincount(which, stake * place, minlength=len(numbers)) / total).tolist()
+
+
+def _order(figures: Figures, places: Floats) -> Order:
+    return tuple(np.lexsort((figures.number, places)).tolist())
+
+
+def _levels(order: Order, levels: int) -> tuple[int, ...]:
+    """Of each job by position: equal parts of the order, the first served first."""
+    rank = np.empty(len(order), np.int64)
+    rank[list(order)] = np.arange(len(order))
+    return tuple((FIRST_LEVEL + rank * levels // max(1, len(order))).tolist())

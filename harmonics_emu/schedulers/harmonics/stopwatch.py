@@ -1,0 +1,34 @@
+"""How long an epoch takes, here and where each rack has a processor of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+
+class Stopwatch:
+    """Seconds by step, in the order in which steps follow one another; of what runs side by side, the slowest."""
+
+    def __init__(self) -> None:
+        self.steps_s: dict[str, float] = {}
+
+    @property
+    def critical_path_s(self) -> float:
+        return sum(self.steps_s.values())
+
+    def one(self, step: str, work: Callable[[], Value]) -> Value:
+        """What the Coordinator does."""
+        return self.side_by_side(step, [work])[0]
+
+    def side_by_side(self, step: str, works: Iterable[Callable[[], Value]]) -> list[Value]:
+        """What all racks do, each for itself: here one after the other."""
+        values, slowest_s = [], 0.0
+        for work in works:
+            began = time.perf_counter()
+            values.append(work())
+            slowest_s = max(slowest_s, time.perf_counter() - began)
+        self.steps_s[step] = self.steps_s.get(step, 0.0) + slowest_s
+        return values

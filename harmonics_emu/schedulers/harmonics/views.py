@@ -1,0 +1,220 @@
+"""What there is to schedule at a snapshot, as all links see it together, and as each rack sees it.
+
+A collective under way is taken to end when the snapshot expects it to: what is looked at begins with each job's next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from harmonics_emu.schedulers.exact.outlook import begun
+from harmonics_emu.schedulers.harmonics.kernel import join_by_links
+from harmonics_emu.schedulers.harmonics.messages import JobView, View
+from harmonics_emu.schedulers.interface import HostPair, JobPlan, JobState, Plan, Snapshot
+from harmonics_emu.schedulers.job_rhythm import iteration_compute_s
+from harmonics_emu.simulate.entities import Entity, entities_of
+from harmonics_emu.simulate.jitter import SlowestRank
+from harmonics_emu.simulate.kernel.sharing import Floats, Ints
+from harmonics_emu.simulate.network import Network
+from harmonics_emu.simulate.predict import alone
+from harmonics_emu.simulate.state import ready_fractions
+from topologies.fabric import Fabric, Path
+
+Routes = Mapping[str, Mapping[HostPair, Path]]
+"""By job, the paths of its host pairs; a pair that is not named keeps its hashed path."""
+NO_RACK = -1
+Links = tuple[int, ...]
+Usage = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a job has still to do, wherever its transfers go.
+
+    iterations: whose collective has not begun. compute_s: of each, on the average; alone_iteration_s: what each takes
+    alone on the fabric. weight: of each second until its end, in the objective.
+    """
+
+    state: JobState
+    iterations: int
+    compute_s: float
+    alone_iteration_s: float
+    weight: float
+
+    @property
+    def name(self) -> str:
+        return self.state.job.name
+
+
+def tasks_of(snapshot: Snapshot) -> list[Task]:
+    """Of the jobs that have iterations to come. UsageError for a job that can't be simulated."""
+    shares = [state.job.ranks * state.job.weight for state in snapshot.jobs]
+    total = sum(shares)
+    found = []
+    for state, share in zip(snapshot.jobs, shares, strict=True):
+        left = state.job.iterations - begun(state, snapshot.time_s)
+        if left > 0:
+            compute_s = iteration_compute_s(state)
+            training_s = alone(snapshot.fabric, replace(state.job, compute_s=compute_s, compute_cv=0.0))[1]
+            weight = share / total / training_s if training_s > 0 else 0.0
+            found.append(Task(state, left, compute_s, training_s / state.job.iterations, weight))
+    return found
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """Who crosses which link under some routes, N crossings in the order of entities; background flows come last.
+
+    owner [N]: the entity; those of entity e stand at first[e]:first[e+1]. link [N], usage [N]: the link's number, and
+    bytes a second there at rate 1. scale [entities]: rate at one gradient byte a second. capacity [links], bytes a
+    second; rack [links], NO_RACK between switches above.
+    """
+
+    owner: Ints
+    first: Ints
+    link: Ints
+    usage: Floats
+    scale: Floats
+    capacity: Floats
+    rack: Ints
+
+
+class Problem:
+    """A snapshot's tasks on its fabric, under any routes. `tasks` are those that send, `idle` the others' names."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        every = tasks_of(snapshot)
+        entities = entities_of([task.state.job for task in every], snapshot.background, snapshot.fabric, "collective")
+        sending = [entity.job for entity in entities if entity.job >= 0]
+        self.tasks = [every[index] for index in sending]
+        self.varies = any(task.state.job.compute_cv > 0 for task in self.tasks)
+        self.iterations = sum(task.iterations for task in self.tasks)
+        self._entities = [
+            replace(entity, job=number if entity.job >= 0 else -1) for number, entity in enumerate(entities)
+        ]
+        self._network = Network(snapshot.fabric, snapshot.seed, self._entities)
+        self._network.router.down = snapshot.links_down
+        self._crosses = np.array([_leaves_its_rack(entity, snapshot.fabric) for entity in self._entities], np.bool_)
+        self._draws: dict[tuple[int, int, int], tuple[float, ...]] = {}
+
+    def crossings(self, routes: Routes) -> Crossings:
+        """All entities on their links."""
+        network = self._network
+        plan = Plan("harmonics", {name: JobPlan(paths=paths) for name, paths in routes.items()})
+        loads = [network.load(index, plan) for index in range(len(self._entities))]
+        scale = np.array([load.scale for load in loads], np.float64)
+        owner = np.repeat(np.arange(len(loads)), [len(load.link) for load in loads])
+        rates = [0.0 if name in network.router.down else network.rates[name] for name in network.links]
+        fabric = self.snapshot.fabric
+        leaves = {leaf: rack for rack, leaf in enumerate(fabric.leaves)}
+        racks = [_rack_of_link(name, fabric, leaves) for name in network.links]
+        return Crossings(
+            owner=owner,
+            first=np.concatenate([np.zeros(1, np.int64), np.cumsum([len(load.link) for load in loads])]),
+            link=np.concatenate([np.empty(0, np.int64), *(load.link for load in loads)]),
+            usage=np.concatenate([np.empty(0), *(load.carried for load in loads)]) / scale[owner],
+            scale=scale,
+            capacity=np.array(rates, np.float64),
+            rack=np.array(racks, np.int64),
+        )
+
+    def whole_view(self, crossings: Crossings, tasks: Sequence[int], most: int, draw: int | None = None) -> View:
+        """Some tasks on all their links; `most` iterations of all of them together, as far as each may keep one.
+
+        draw: a seed of compute times, None for the averages.
+        """
+        background = range(len(self.tasks), len(self._entities))
+        return self._view(crossings, [*tasks, *background], None, most, draw)
+
+    def rack_views(self, crossings: Crossings, most: int) -> dict[int, View]:
+        """By rack: its own links, between its hosts and the switches above it, and the tasks on them."""
+        racks = crossings.rack[crossings.link]
+        present = np.unique(np.stack([racks, crossings.owner]), axis=1)
+        bounds = np.flatnonzero(np.diff(present[0], prepend=NO_RACK - 1))
+        return {
+            int(racks[0]): self._view(crossings, entities.tolist(), int(racks[0]), most, None)
+            for racks, entities in np.split(present, bounds[1:], axis=1)
+            if racks[0] != NO_RACK
+        }
+
+    def components(self, crossings: Crossings) -> list[list[int]]:
+        """Tasks that share links, directly or through others: groups of two or more, in the order of their firsts."""
+        leader = join_by_links(crossings.first[: len(self.tasks) + 1], crossings.link, len(crossings.capacity))
+        order = np.argsort(leader, kind="stable")
+        groups = np.split(order, np.flatnonzero(np.diff(leader[order])) + 1)
+        return sorted(group.tolist() for group in groups if len(group) > 1)
+
+    def _view(self, c: Crossings, entities: Sequence[int], rack: int | None, most: int, draw: int | None) -> View:
+        """Of one rack's links, or of all."""
+        spans = [slice(c.first[entity], c.first[entity + 1]) for entity in entities]
+        inside = [np.ones(s.stop - s.start, np.bool_) if rack is None else c.rack[c.link[s]] == rack for s in spans]
+        users = Counter(link for span, own in zip(spans, inside, strict=True) for link in c.link[span][own].tolist())
+        total = sum(self.tasks[entity].iterations for entity in entities if entity < len(self.tasks))
+        part = min(1.0, most / total) if total else 1.0
+        jobs: list[JobView] = []
+        steady: list[JobView] = []
+        used: set[int] = set()
+        for entity, span, own in zip(entities, spans, inside, strict=True):
+            link, usage = c.link[span], c.usage[span]
+            named = own & np.array([users[number] > 1 for number in link.tolist()], np.bool_)
+            cap = float((c.capacity[link] / usage)[~named].min(initial=math.inf))
+            crossed = tuple(link[named].tolist()), tuple(usage[named].tolist())
+            used.update(crossed[0])
+            limit = self._entities[entity].limit
+            if limit is not None:
+                steady.append(JobView(-1, 0.0, 0, 0.0, (), (), (), *crossed, 1.0, min(cap, limit), 0, False))
+            else:
+                jobs.append(self._job_view(entity, part, draw, crossed, float(c.scale[entity]), cap))
+        capacity = {link: float(c.capacity[link]) for link in sorted(used)}
+        return View(self.snapshot.time_s, capacity, tuple(jobs), tuple(steady))
+
+    def _job_view(
+        self, number: int, part: float, draw: int | None, crossed: tuple[Links, Usage], scale: float, cap: float
+    ) -> JobView:
+        task = self.tasks[number]
+        job = task.state.job
+        iterations = math.ceil(task.iterations * part)
+        return JobView(
+            number=number,
+            start_s=task.state.next_start_s,
+            iterations=iterations,
+            weight=task.weight * task.iterations / iterations,
+            compute_s=self._compute_s(task, iterations, draw),
+            bucket_ready=tuple(ready_fractions(job.overlap, len(job.bucket_bytes))),
+            bucket_bytes=tuple(float(size) for size in job.bucket_bytes),
+            links=crossed[0],
+            usage=crossed[1],
+            scale=scale,
+            cap=cap,
+            ranks=job.ranks,
+            crosses=bool(self._crosses[number]),
+        )
+
+    def _compute_s(self, task: Task, iterations: int, draw: int | None) -> tuple[float, ...]:
+        job = task.state.job
+        if draw is None or job.compute_cv == 0:
+            return (task.compute_s,)
+        key = job.index, iterations, draw
+        if key not in self._draws:
+            mean_s = iteration_compute_s(replace(task.state, compute_s=job.compute_s, iterations_done=0))
+            factors = SlowestRank(job, draw).draw(iterations) * (job.compute_s / mean_s)
+            self._draws[key] = tuple((factors * task.compute_s).tolist())
+        return self._draws[key]
+
+
+def _leaves_its_rack(entity: Entity, fabric: Fabric) -> bool:
+    return any(fabric.rack_of[flow.src] != fabric.rack_of[flow.dst] for flow in entity.flows)
+
+
+def _rack_of_link(name: str, fabric: Fabric, racks_of_leaves: Mapping[str, int]) -> int:
+    """A rack owns the links of its leaf and its hosts. NO_RACK for links between the switches above."""
+    if name not in fabric.links:
+        return fabric.rack_of[name.split(":")[0]]
+    link = fabric.links[name]
+    return racks_of_leaves.get(link.src, racks_of_leaves.get(link.dst, NO_RACK))
