@@ -40,7 +40,12 @@ class JobOutcome:
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision of a policy: what was known, decided and predicted, and how long it took to decide."""
+    """One decision of a policy: what was known, decided and predicted, and how long it took to decide.
+
+    time_s: of the snapshot; in_force_s: when the plan was in force, None where that is the same moment. why: what
+    brought the decision about. known: each job's figures at the snapshot, by name, and the links that were down.
+    predicted, measured: seconds of an iteration by job, of the fluid model and of the run, from this plan to the next.
+    """
 
     time_s: float
     policy: str
@@ -48,6 +53,11 @@ class Decision:
     critical_path_s: float
     plan: dict[str, Any]
     fallback: bool = False
+    in_force_s: float | None = None
+    why: str = ""
+    known: dict[str, Any] = field(default_factory=dict)
+    predicted: dict[str, float] = field(default_factory=dict)
+    measured: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,8 @@ class Placing:
 class Records:
     """All that one run measured. `iterations` and `links` map a job or directed link to its rows in time order.
 
-    simulated engines record one row an iteration with rank 0, since their ranks move together.
+    simulated engines record one row an iteration with rank 0, since their ranks move together. fallbacks: decisions
+    that brought no plan, beside those whose plan was a fallback of its policy.
     """
 
     engine: str
@@ -77,3 +88,4 @@ class Records:
     decisions: list[Decision] = field(default_factory=list)
     rules: list[dict[str, Any]] = field(default_factory=list)
     gates_failed_open: int = 0
+    fallbacks: int = 0

@@ -36,6 +36,8 @@ POLL_S = 0.002
 LOOK_NS = 10_000_000
 """How often a rank that waits at a gate looks whether the plan has changed: a gate moved later than this before its
 time may be met by some ranks as it was."""
+MISSING_LOOKS = 3
+"""So often a rank looks in vain for the gate that it is to wait at before it opens it."""
 SPIN_NS = 100_000
 """The last stretch before a release or a gate is waited out on the CPU."""
 STOP_MARGIN = 3
@@ -235,13 +237,16 @@ class JobPage:
 
     def _await_release(self, timer: Timer, rank: int, iteration: int) -> None:
         gate = _GATES_AT + 2 * (iteration % GATES)
+        missing = 0
         while iteration < self._words[_GATED_BEFORE] and self._words[_GATE_OPENED] <= iteration:
             now_ns, held_until_ns = time.monotonic_ns(), self._words[_HELD_UNTIL]
             known = self._words[gate] == iteration + 1
             release_ns = self._words[gate + 1]
             if known and release_ns <= now_ns:
                 return
-            if now_ns >= held_until_ns:
+            # A gate is missing for as long as it takes to write it: longer means that nobody will.
+            missing = 0 if known else missing + 1
+            if now_ns >= held_until_ns or missing > MISSING_LOOKS:
                 self._words[_GATE_OPENED] = iteration + 1
                 self._words[self._rank_at(rank) + _GATES_OPENED] += 1
                 return

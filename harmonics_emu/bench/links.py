@@ -12,11 +12,10 @@ import click
 import msgspec
 
 from harmonics_emu.cli.output import print_json, print_table
-from harmonics_emu.emulate import tc
 from harmonics_emu.emulate.capacity import Stream, measure_goodput, measure_streams
 from harmonics_emu.emulate.control import network_state
+from harmonics_emu.emulate.job_queues import JobQueues, Lane
 from harmonics_emu.emulate.logs import Logs
-from harmonics_emu.emulate.network import namespace_of
 from harmonics_emu.emulate.sandbox import enter_sandbox, python_command, start_sandbox
 from harmonics_emu.errors import RunFailed
 from harmonics_emu.schedulers.interface import JobPlan, Plan
@@ -74,9 +73,8 @@ def _inside(kind: str, rate_bps: int, logs: Path) -> list[float]:
     testbed = raise_testbed(fabric, jobs, Logs(logs))
     plan = Plan("bench", {job.name: JobPlan(level=job.index if kind == "bands" else 1 + job.index) for job in jobs})
     testbed.controller.install(network_state(fabric, jobs, plan, seed=0), 10.0)
-    for job in jobs:
-        for host in job.hosts:
-            tc.set_host_levels(namespace_of(host), {job.index: plan.of(job.name).level})
+    with JobQueues(fabric) as queues:
+        queues.set({host: {job.index: Lane(plan.of(job.name).level)} for job in jobs for host in job.hosts})
     if kind == "goodput":
         measured = [median(measure_goodput(fabric, "r0h0", "r1h0", MEASURED_S / 5) for _ in range(5))]
     else:

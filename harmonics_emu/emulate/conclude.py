@@ -52,6 +52,7 @@ def conclude(
         decisions=outcome.decisions if placing is None else [placing.decision, *outcome.decisions],
         rules=outcome.rules,
         gates_failed_open=outcome.gates_failed_open,
+        fallbacks=outcome.fallbacks,
     )
     moved_from = {} if placing is None else placing.moved_from
     predicted = {job.name: _predict(fabric, replace(job, hosts=moved_from.get(job.name, job.hosts))) for job in jobs}

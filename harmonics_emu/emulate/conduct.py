@@ -12,22 +12,28 @@ import msgspec
 from numpy.typing import NDArray
 
 from harmonics_emu.emulate.capacity import require_capacity
-from harmonics_emu.emulate.decisions import Decider
+from harmonics_emu.emulate.decisions import Active, Decider
+from harmonics_emu.emulate.enforcement import Enforcer
 from harmonics_emu.emulate.faults import apply_link_event
+from harmonics_emu.emulate.gates import GateKeeper, gates_opened
+from harmonics_emu.emulate.job_queues import JobQueues
+from harmonics_emu.emulate.observer import Observer
 from harmonics_emu.emulate.protocol import Event, JobProgress, Notice, Phase, Progress
 from harmonics_emu.emulate.ranks import Launcher, RankSettings, background_name
 from harmonics_emu.emulate.sampling import BusyMeter, Sampler
+from harmonics_emu.emulate.solving import Solver
 from harmonics_emu.emulate.testbed import HostCounters, Testbed
 from harmonics_emu.errors import HarmonicsError, RunFailed
 from harmonics_emu.records import Decision, JobOutcome
 from harmonics_emu.scenario import Scenario
-from harmonics_emu.schedulers.interface import JobPlan, Policy
+from harmonics_emu.schedulers.interface import JobPlan
+from harmonics_emu.schedulers.options import epoch_option
 from workloads.collectives import job_transfers
 from workloads.job import Job, LinkEvent
 from workloads.job_page import JobPage, State
 from workloads.launch_messages import JobFinished, Rejected
 
-TICK_S = 0.05
+TICK_S = 0.02
 PROGRESS_S = 0.5
 LEAD_S = 0.1
 """Between the decision to start and time zero: every rank has seen its release time by then."""
@@ -50,6 +56,7 @@ class Outcome:
     hosts: dict[str, HostCounters]
     in_force: dict[str, JobPlan]
     gates_failed_open: int
+    fallbacks: int
     faults: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
@@ -73,10 +80,11 @@ class Conductor:
         self,
         *,
         scenario: Scenario,
-        policy: Policy,
+        policy: str,
         seed: int,
         testbed: Testbed,
         launcher: Launcher,
+        solver: Solver,
         settings: RankSettings,
         say: Callable[[Event], None],
         stop: threading.Event,
@@ -86,14 +94,21 @@ class Conductor:
         self._events = sorted(scenario.events(), key=lambda event: event.at_s)
         self._background = scenario.background()
         self._captures = scenario.capture
+        epoch_s = epoch_option(scenario.policy_options)
+        queues = JobQueues(testbed.fabric)
+        enforcer = Enforcer(testbed.fabric, testbed.jobs, self._background, seed, testbed.controller, queues)
+        self._gates = GateKeeper(epoch_s)
         self._decider = Decider(
             fabric=testbed.fabric,
-            jobs=testbed.jobs,
             background=self._background,
             policy=policy,
-            options=dict(scenario.policy_options),
+            options=scenario.policy_options,
             seed=seed,
-            controller=testbed.controller,
+            epoch_s=epoch_s,
+            solver=solver,
+            observer=Observer(testbed.fabric, testbed.jobs, settings.output_dir),
+            enforcer=enforcer,
+            gates=self._gates,
         )
         self._running: list[_Running] = []
         self._violations: list[str] = []
@@ -101,8 +116,10 @@ class Conductor:
 
     def conduct(self) -> Outcome:
         """Run every job to its end. A job that fails does not stop the others; a stop request ends them all."""
-        self._decider.decide(0.0, [job for job in self._testbed.jobs if job.start_s == 0], {})
+        self._decider.ask_first([job for job in self._testbed.jobs if job.start_s == 0])
         require_capacity(self._testbed.fabric)
+        self._say(Phase(f"waiting for the first plan of {self._decider.policy}"))
+        self._decider.await_first(self._wait_on)
         self._launch()
         self._check_rules_by_counters()
         sampler = self._release()
@@ -112,6 +129,12 @@ class Conductor:
             sampler.stop()
         self._stop_background()
         return self._outcome(sampler)
+
+    def _wait_on(self) -> bool:
+        """Let the supervisor outside know that the run lives; False once it is to stop."""
+        jobs = tuple(JobProgress(job.name, 0, job.iterations, "waiting") for job in self._testbed.jobs)
+        self._say(Progress(0.0, jobs, ()))
+        return not self._stop.is_set()
 
     def _launch(self) -> None:
         jobs = self._testbed.jobs
@@ -174,6 +197,7 @@ class Conductor:
             run.page.release(zero_ns + int(run.job.start_s * 1e9), zero_ns)
             run.submitted = run.job.start_s == 0
             run.last_progress_s = run.job.start_s
+        self._decider.release(zero_ns, self._active())
         self._say(Phase("running"))
         return sampler
 
@@ -181,14 +205,15 @@ class Conductor:
         """Until every job has ended: hear the launcher, apply link events, decide again, mend, and end what hangs."""
         next_progress = 0.0
         while any(run.outcome is None for run in self._running):
-            changed = self._hear(TICK_S)
+            ended = self._hear(TICK_S)
             now = self._now()
-            changed |= self._submit(now)
-            changed |= self._apply_due_events(now)
+            if ended:
+                self._decider.want("a job has ended")
+            if self._submit(now):
+                self._decider.want("a job has come")
+            self._apply_due_events(now)
             self._mend(now)
-            active = [run.job for run in self._running if run.submitted and run.outcome is None]
-            if changed and active:
-                self._decider.decide(now, active, {run.job.name: run.last_done for run in self._running})
+            self._decider.tick(now, self._active())
             self._end_what_hangs(now)
             if self._stop.is_set():
                 self._end_all("stopped on request")
@@ -200,9 +225,14 @@ class Conductor:
     def _mend(self, now: float) -> None:
         """Have what died started again, and its rules installed anew."""
         if self._testbed.mend(now):
-            self._decider.controller = self._testbed.controller
+            self._decider.enforcer.controller = self._testbed.controller
             self._decider.reinstall()
             self._say(Notice(self._testbed.faults[-1]))
+        elif self._decider.controller_lost:
+            raise RunFailed("the controller lives but does not answer; see logs/controller.log")
+
+    def _active(self) -> list[Active]:
+        return [Active(run.job, run.page) for run in self._running if run.submitted and run.outcome is None]
 
     def _hear(self, timeout_s: float) -> bool:
         """Take what the launcher says; True if a job has ended."""
@@ -240,22 +270,22 @@ class Conductor:
             run.submitted = True
         return bool(arrived)
 
-    def _apply_due_events(self, now: float) -> bool:
-        due: list[LinkEvent] = []
+    def _apply_due_events(self, now: float) -> None:
         while self._events and self._events[0].at_s <= now:
-            due.append(self._events.pop(0))
-        for event in due:
-            down = apply_link_event(self._testbed.fabric, event)
-            self._decider.links_down = (self._decider.links_down - down.restored) | down.lost
+            event: LinkEvent = self._events.pop(0)
+            change = apply_link_event(self._testbed.fabric, event)
+            down = (self._decider.enforcer.links_down - change.restored) | change.lost
+            self._decider.links_changed(down, f"{event.link} {event.action}")
             self._say(Notice(f"{event.link} {event.action} at {now:.1f} s"))
-        return bool(due)
 
     def _end_what_hangs(self, now: float) -> None:
         for run in self._running:
             if run.outcome is not None or not run.submitted or run.job.command:
                 continue
             done = max(run.page.progress(rank).iterations for rank in range(run.job.ranks))
-            if done > run.last_done:
+            # Whom the plan holds back does not hang.
+            held = self._gates.held_until_ns(run.job.name) > time.monotonic_ns()
+            if done > run.last_done or held:
                 run.last_done, run.last_progress_s = done, now
             elif now - run.last_progress_s > run.job.timeout_s:
                 why = f"no iteration ended for {run.job.timeout_s:g} s (iteration {done} never did)"
@@ -286,6 +316,7 @@ class Conductor:
         self._say(Progress(now, jobs, tuple(busiest)))
 
     def _outcome(self, sampler: Sampler) -> Outcome:
+        decisions = self._decider.finish(self._now())
         time.sleep(0.6)  # Rule counters lag by half a second.
         violations = list(self._violations)
         if sampler.error is not None:
@@ -293,18 +324,17 @@ class Conductor:
         return Outcome(
             zero_s=self._zero_s,
             outcomes={run.job.name: run.outcome for run in self._running if run.outcome is not None},
-            decisions=self._decider.decisions,
+            decisions=decisions,
             rules=self._rules_with_counts(violations),
             links=sampler.link_rows(),
             meter=sampler.meter,
             cpu_busy=sampler.cpu_busy,
             datapath_busy=sampler.datapath_busy if self._testbed.vswitch.datapath == "netdev" else None,
             hosts=self._testbed.host_counters(),
-            in_force=self._decider.in_force,
-            gates_failed_open=sum(
-                run.page.progress(rank).gates_opened for run in self._running for rank in range(run.job.ranks)
-            ),
-            faults=list(self._testbed.faults),
+            in_force=self._decider.enforcer.in_force,
+            gates_failed_open=gates_opened(run.page for run in self._running),
+            fallbacks=self._decider.fallbacks,
+            faults=[*self._testbed.faults, *self._decider.faults],
             violations=violations,
         )
 
@@ -316,7 +346,7 @@ class Conductor:
             violations.append(f"what the rules counted can't be read: {error}")
             counts = {}
         rows = []
-        for rule in self._decider.rules:
+        for rule in self._decider.enforcer.rules:
             count = counts.get(rule.cookie)
             row = msgspec.to_builtins(rule)
             if count is not None:

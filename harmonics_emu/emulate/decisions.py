@@ -1,113 +1,268 @@
-"""Asks the policy at each decision point and puts its plan into force: switch rules, then host bands, then a check."""
+"""Has the policy decide whenever it is time, without waiting for it, and keeps the record of what came of it.
+
+A plan is made at time zero, at each `epoch` of the policy's options, when a job or a link comes or goes, and when a job
+has drifted off its gates. It is asked for in one tick of the supervisor and put into force in a later one. Until then,
+and if the solver dies or stays silent, the plan before goes on; paths leave links that are down at once, without it.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from harmonics_emu.emulate import tc
-from harmonics_emu.emulate.control import ControllerClient, RuleReport, network_state
-from harmonics_emu.emulate.network import namespace_of
+from harmonics_emu.emulate.enforcement import Enforcer
+from harmonics_emu.emulate.gates import GateKeeper
+from harmonics_emu.emulate.observer import Observer, Position, position
+from harmonics_emu.emulate.solving import Answer, Forecast, Heard, Refused, Solver
+from harmonics_emu.emulate.wire import WireError
+from harmonics_emu.emulate.worker import WorkerLost
 from harmonics_emu.errors import RunFailed
 from harmonics_emu.records import Decision
-from harmonics_emu.schedulers.interface import JobPlan, JobState, Plan, Policy, Snapshot
+from harmonics_emu.schedulers.interface import JobState, Plan, Snapshot
+from harmonics_emu.simulate.decisions import plan_values
+from harmonics_emu.simulate.routing import Router
 from topologies.fabric import Fabric
-from workloads.collectives import job_transfers
 from workloads.job import Background, Job
+from workloads.job_page import JobPage
 
-INSTALL_TIMEOUT_S = 20.0
+FIRST_S = 600.0
+"""How long the first plan may take: no job runs before it is there."""
+LATER_S = 60.0
+"""How long any other may take before the solver is ended and another one asked."""
+DRIFT = 0.05
+"""Of its iteration, how much later than its gate a job may begin to send before a new plan is asked for."""
+DRIFT_PAUSE_S = 1.0
+MOST_LOSSES = 5
+"""Solvers lost in a row, after which none is started any more and jobs go on with the plan they have."""
+TICK_S = 0.2
+
+
+@dataclass(frozen=True)
+class Active:
+    """A job that is there: submitted, and not ended."""
+
+    job: Job
+    page: JobPage
 
 
 @dataclass
 class Decider:
-    """One run's decision maker. `decide` is called at time zero and whenever jobs or links come and go.
+    """One run's decision maker. `tick` is called every few hundredths of a second by the thread that conducts the run.
 
-    The emulator carries out levels and paths; a plan that asks for rates or start times is refused by name, since
-    a plan that is half obeyed would be reported as if it had been obeyed.
+    faults: what broke and how it was met, for the verdict. fallbacks: decisions that had no plan to come of them.
     """
 
     fabric: Fabric
-    jobs: Sequence[Job]
     background: Sequence[Background]
-    policy: Policy
-    options: dict[str, Any]
+    policy: str
+    options: Mapping[str, Any]
     seed: int
-    controller: ControllerClient
-    decisions: list[Decision] = field(default_factory=list)
-    rules: list[RuleReport] = field(default_factory=list)
-    links_down: frozenset[str] = frozenset()
-    in_force: dict[str, JobPlan] = field(default_factory=dict)
-    _installed_links_down: frozenset[str] | None = None
+    epoch_s: float | None
+    solver: Solver
+    observer: Observer
+    enforcer: Enforcer
+    gates: GateKeeper
 
-    def decide(self, time_s: float, active: Sequence[Job], iterations_done: dict[str, int]) -> Plan:
-        """Make a plan for the active jobs and put it into force if it differs from the one before."""
-        snapshot = Snapshot(
-            time_s=time_s,
-            fabric=self.fabric,
-            jobs=tuple(_state(job, self.fabric, iterations_done.get(job.name, 0)) for job in active),
-            seed=self.seed,
-            background=tuple(self.background),
-            links_down=self.links_down,
-            options=self.options,
-        )
-        began = time.perf_counter()
-        plan = self.policy.plan(snapshot)
-        solve_s = time.perf_counter() - began
-        self._refuse_what_is_not_enforced(plan)
-        self.decisions.append(Decision(time_s, plan.policy, solve_s, solve_s, plan_facts(plan)))
-        # A job that has ended keeps what it had: nothing of it flows, and its rules keep their counts.
-        kept = {name: job for name, job in self.in_force.items() if name not in {job.name for job in active}}
-        self._enforce({**kept, **{job.name: plan.of(job.name) for job in active}})
-        return plan
+    def __post_init__(self) -> None:
+        self.decisions: list[Decision] = []
+        self.faults: list[str] = []
+        self.fallbacks = 0
+        self.controller_lost = False
+        self._router = Router(self.fabric, self.seed)
+        self._wanted: str | None = None
+        self._asked_for = ""
+        self._asked_s = 0.0
+        self._first: dict[str, int] = {}
+        self._next_epoch_s = self.epoch_s
+        self._losses = 0
+        self._zero_ns = 0
+        self._starts: Plan | None = None
 
-    def level_of(self, job: str) -> int:
-        """The level that a job has on the switches and hosts."""
-        return self.in_force.get(job, JobPlan()).level
+    def ask_first(self, jobs: Sequence[Job]) -> None:
+        """Ask for the plan of these jobs at time zero; `await_first` takes it."""
+        states = tuple(self.observer.state(job, None, 0.0, self._router, {}) for job in jobs)
+        self._asked_for = "start"
+        self.solver.ask(self._snapshot(0.0, states), FIRST_S)
+
+    def await_first(self, keep_alive: Callable[[], bool]) -> None:
+        """Wait for the first plan and its forecast, and put it into force; its gates follow with `release`.
+
+        keep_alive is called now and then, and says whether to wait on. RunFailed if there is no plan.
+        """
+        heard: list[Heard] = []
+        deadline = time.monotonic() + FIRST_S
+        while len(heard) < 2:
+            try:
+                reply = self.solver.poll(TICK_S)
+            except WorkerLost as error:
+                raise RunFailed(f"policy {self.policy} made no first plan: {error}") from None
+            if reply is not None:
+                if isinstance(reply.reply, Refused):
+                    raise RunFailed(f"policy {self.policy}, plan at 0 s: {reply.reply.cause}")
+                heard.append(reply)
+            elif not keep_alive():
+                return
+            if time.monotonic() > deadline:
+                raise RunFailed(f"policy {self.policy} made no first plan within {FIRST_S:g} s")
+        for each in heard:
+            self._take(each.snapshot, each.reply, {})
+
+    def release(self, zero_ns: int, active: Sequence[Active]) -> None:
+        """Time zero is known: gates can be set."""
+        self._zero_ns = zero_ns
+        self._set_gates({each.job.name: each.page for each in active})
+
+    def want(self, why: str) -> None:
+        """Have a plan made as soon as the solver is free: a job or a link has come or gone."""
+        self._wanted = why
+
+    def links_changed(self, down: frozenset[str], why: str) -> None:
+        """Bring paths away from (or back to) links at once, and have a plan made."""
+        self.enforcer.links_down = self._router.down = down
+        self._enforce(Plan(self.policy))
+        self.want(why)
 
     def reinstall(self) -> None:
-        """Put what was in force in force once more, after a switch daemon or the controller was started again."""
-        wanted, self.in_force = self.in_force, {}
-        self._enforce(wanted)
+        """After a switch daemon or the controller was started again."""
+        self.controller_lost = False
+        self.enforcer.reinstall()
 
-    def _enforce(self, wanted: dict[str, JobPlan]) -> None:
-        if wanted == self.in_force and self.links_down == self._installed_links_down:
+    def tick(self, now: float, active: Sequence[Active]) -> None:
+        """Take what the solver has said, ask it if it is time, and keep the gates."""
+        self.gates.keep()
+        try:
+            while (heard := self.solver.poll()) is not None:
+                self._losses = 0
+                self._take(heard.snapshot, heard.reply, {each.job.name: each.page for each in active}, now)
+            self._ask_if_due(now, active)
+        except WorkerLost as error:
+            self._lose(now, str(error))
+
+    def finish(self, now: float) -> list[Decision]:
+        """All decisions, the last one's measurements filled in."""
+        self.observer.read()
+        self._measure(now)
+        return self.decisions
+
+    def _ask_if_due(self, now: float, active: Sequence[Active]) -> None:
+        if self._next_epoch_s is not None and self.epoch_s is not None and now >= self._next_epoch_s:
+            self._next_epoch_s += self.epoch_s * (1 + (now - self._next_epoch_s) // self.epoch_s)
+            self._wanted = self._wanted or "epoch"
+        if self._wanted is None and now - self._asked_s > DRIFT_PAUSE_S and (late := self._drifted(active)):
+            self._wanted = f"drift of {late}"
+        if self._wanted is None or self.solver.asked or not active or self._losses > MOST_LOSSES:
             return
-        plan = Plan(policy=self.policy.name, jobs=wanted)
-        state = network_state(self.fabric, self.jobs, plan, self.seed, self.links_down, self.background)
-        self.rules = self.controller.install(state, INSTALL_TIMEOUT_S)
-        changed = {job.index for job in self.jobs if plan.of(job.name).level != self.level_of(job.name)}
-        for host in self.fabric.hosts:
-            levels = {job.index: plan.of(job.name).level for job in self.jobs if host.name in job.hosts}
-            if changed & levels.keys():
-                tc.set_host_levels(namespace_of(host.name), levels)
-        self.in_force, self._installed_links_down = wanted, self.links_down
+        self.observer.read()
+        places = {each.job.name: position(each.page, self._zero_ns) for each in active}
+        self._first = {name: place.begun for name, place in places.items()}
+        states = tuple(self._state(each.job, places[each.job.name], now) for each in active)
+        self._asked_for, self._wanted, self._asked_s = self._wanted, None, now
+        self.solver.ask(self._snapshot(now, states), LATER_S)
 
-    def _refuse_what_is_not_enforced(self, plan: Plan) -> None:
-        for name, job in plan.jobs.items():
-            if job.rate_bps is not None or job.starts_s:
-                lever = "a rate" if job.rate_bps is not None else "start times"
-                raise RunFailed(
-                    f"policy {plan.policy} gives job {name!r} {lever}; the emulator carries out levels and paths only"
-                )
+    def _state(self, job: Job, place: Position, now: float) -> JobState:
+        plan = self.enforcer.in_force.get(job.name)
+        return self.observer.state(job, place, now, self._router, plan.paths if plan else {})
+
+    def _drifted(self, active: Sequence[Active]) -> str | None:
+        """A job whose last collective began far behind its gate."""
+        for each in active:
+            if (late_s := self.gates.late_s(each.job.name)) > 0:
+                latest = self.observer.histories[each.job.name].latest
+                iteration_s = latest[-1].end_s - latest[-1].start_s if latest else each.job.compute_s
+                if late_s > DRIFT * max(iteration_s, each.job.compute_s):
+                    return each.job.name
+        return None
+
+    def _snapshot(self, now: float, states: tuple[JobState, ...]) -> Snapshot:
+        return Snapshot(
+            time_s=now,
+            fabric=self.fabric,
+            jobs=states,
+            seed=self.seed,
+            background=tuple(self.background),
+            links_down=self.enforcer.links_down,
+            options=self.options,
+        )
+
+    def _take(
+        self, snapshot: Snapshot, reply: Answer | Forecast | Refused, pages: Mapping[str, JobPage], now: float = 0.0
+    ) -> None:
+        if isinstance(reply, Forecast):
+            if self.decisions and self.decisions[-1].time_s == snapshot.time_s:
+                self.decisions[-1] = replace(self.decisions[-1], predicted=reply.iteration_s)
+            return
+        if isinstance(reply, Refused):
+            self.fallbacks += 1
+            self.faults.append(f"policy {self.policy} made no plan at {snapshot.time_s:.1f} s: {reply.cause}")
+            return
+        self._measure(now)
+        self._starts = Plan(
+            reply.plan.policy, {state.job.name: reply.plan.of(state.job.name) for state in snapshot.jobs}
+        )
+        took_s = self._enforce(self._starts)
+        self._set_gates(pages)
+        self.decisions.append(
+            Decision(
+                time_s=snapshot.time_s,
+                policy=reply.plan.policy,
+                solve_s=reply.solve_s,
+                critical_path_s=reply.critical_path_s,
+                plan=plan_values(reply.plan),
+                fallback=reply.fallback,
+                in_force_s=now + took_s,
+                why=self._asked_for,
+                known=known_values(snapshot),
+            )
+        )
+
+    def _enforce(self, plan: Plan) -> float:
+        try:
+            return self.enforcer.enforce(plan.jobs)
+        except WireError:
+            # Whether it died is seen, and mended, in the supervisor's next round; the plan is installed then.
+            self.controller_lost = True
+            return 0.0
+
+    def _set_gates(self, pages: Mapping[str, JobPage]) -> None:
+        if self._starts is None:
+            return
+        for name, plan in self._starts.jobs.items():
+            if name in pages:
+                self.gates.plan(name, pages[name], self._first.get(name, 0), plan.starts_s, self._zero_ns)
+
+    def _measure(self, now: float) -> None:
+        """Fill in what the last decision has led to, now that the next one takes its place."""
+        if not self.decisions:
+            return
+        last = self.decisions[-1]
+        since_s = last.time_s if last.in_force_s is None else last.in_force_s
+        means = {
+            name: self.observer.histories[name].mean_iteration_s(since_s, now) for name in last.known.get("jobs", {})
+        }
+        measured = {name: mean for name, mean in means.items() if mean is not None}
+        self.decisions[-1] = replace(last, measured=measured)
+
+    def _lose(self, now: float, cause: str) -> None:
+        self._losses += 1
+        self.fallbacks += 1
+        self.faults.append(f"the solver was lost at {now:.1f} s ({cause}); jobs went on with the plan before")
+        if self._losses <= MOST_LOSSES:
+            self._wanted = self._wanted or "a lost solver"
+            self.solver.restart()
 
 
-def plan_facts(plan: Plan) -> dict[str, Any]:
-    """A plan as JSON values, for decisions.jsonl."""
-    jobs = {}
-    for name, job in plan.jobs.items():
-        facts = asdict(job)
-        facts["paths"] = [{"src": src, "dst": dst, "links": list(path)} for (src, dst), path in job.paths.items()]
-        facts["starts_s"] = list(job.starts_s)
-        jobs[name] = facts
-    return {"policy": plan.policy, "jobs": jobs, "facts": dict(plan.facts)}
-
-
-def _state(job: Job, fabric: Fabric, iterations_done: int) -> JobState:
-    return JobState(
-        job=job,
-        transfers=job_transfers(job, fabric.rack_of),
-        compute_s=job.compute_s,
-        iterations_done=iterations_done,
-    )
+def known_values(snapshot: Snapshot) -> dict[str, Any]:
+    """What a decision rests on, as JSON values."""
+    jobs = {
+        state.job.name: {
+            "compute_s": state.compute_s,
+            "communication_s": state.communication_s,
+            "iterations_done": state.iterations_done,
+            "next_start_s": state.next_start_s,
+            "bytes": sum(state.transfers.values()),
+        }
+        for state in snapshot.jobs
+    }
+    return {"jobs": jobs, "links_down": sorted(snapshot.links_down)}

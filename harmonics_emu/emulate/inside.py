@@ -16,11 +16,12 @@ from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.protocol import Event, Finished, Phase, RunRequest, decode_request, encode_line
 from harmonics_emu.emulate.ranks import Launcher, RankSettings
 from harmonics_emu.emulate.sandbox import enter_sandbox
+from harmonics_emu.emulate.solving import Begin, Solver
 from harmonics_emu.emulate.testbed import raise_testbed
 from harmonics_emu.errors import HarmonicsError
 from harmonics_emu.ownership import Owner
 from harmonics_emu.scenario import load_scenario
-from harmonics_emu.schedulers.registry import find_policy
+from harmonics_emu.schedulers.options import epoch_option
 
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 """What ranks inherit of the caller's environment. Nothing else: a root shell's secrets are no business of theirs."""
@@ -54,16 +55,28 @@ def _run(request: RunRequest, began: float) -> int:
     scenario = load_scenario(str(directory / "scenario.yaml"))
     fabric, jobs, logs = scenario.fabric(), scenario.jobs(), Logs(directory / "logs", request.owner)
     launcher = Launcher(logs)
+    solver = Solver(
+        Begin(
+            policy=request.policy,
+            options=dict(scenario.policy_options),
+            fabric=fabric,
+            seed=request.seed,
+            background=scenario.background(),
+            epoch_s=epoch_option(scenario.policy_options),
+        ),
+        logs,
+    )
     say(Phase(f"building {len(fabric.hosts)} hosts and {len(fabric.switches)} switches"))
     testbed = raise_testbed(fabric, jobs, logs)
     say(Phase("importing torch"))
     import_s = launcher.wait_until_ready()
     conductor = Conductor(
         scenario=scenario,
-        policy=find_policy(request.policy),
+        policy=request.policy,
         seed=request.seed,
         testbed=testbed,
         launcher=launcher,
+        solver=solver,
         settings=_rank_settings(request),
         say=say,
         stop=_stop_requested(),
@@ -72,6 +85,7 @@ def _run(request: RunRequest, began: float) -> int:
     say(Phase("writing down results"))
     timings = {"fabric_up_s": testbed.up_s, "torch_import_s": import_s, "to_time_zero_s": outcome.zero_s - began}
     exit_code = conclude(request, scenario, testbed, outcome, timings)
+    solver.stop()
     launcher.shut_down()
     testbed.lower()
     return exit_code

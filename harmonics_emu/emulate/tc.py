@@ -7,13 +7,13 @@ long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from harmonics_emu import shell
 from harmonics_emu.emulate.network import namespace_of
-from harmonics_emu.emulate.rtnetlink import Interface, Qdisc, Rtnetlink, U32Filter
+from harmonics_emu.emulate.rtnetlink import Interface, Qdisc, Rtnetlink
 from harmonics_emu.emulate.sandbox import across
 from harmonics_emu.emulate.tc_facts import (
     FIRST_BAND,
@@ -22,26 +22,21 @@ from harmonics_emu.emulate.tc_facts import (
     Facts,
     ShapingError,
     compare,
-    filter_number,
     found_class,
     found_filter,
     found_interface,
     found_qdisc,
     netem_limit,
     wanted_facts,
-    wanted_filter,
 )
 from harmonics_emu.errors import UsageError
-from topologies.addressing import NIC
 from topologies.fabric import Fabric
 from topologies.shaping import (
-    CLASSES_PRIORITY,
     DEFAULT_LEVEL,
     LEVELS,
     Band,
     EgressShape,
     Filter,
-    host_filters,
     plan_shaping,
     with_rate,
 )
@@ -102,26 +97,6 @@ def set_rate(fabric: Fabric, link: str, rate_bps: int) -> None:
     across(_by_namespace([shape]), lambda _: change())
 
 
-def set_host_levels(netns: str, levels: Mapping[int, int]) -> None:
-    """Move jobs (by index) to other bands on a running host's NIC; jobs that `levels` does not name stay.
-
-    A filter that exists is changed in place, which the kernel does in one step: no packet meets a missing filter.
-    """
-
-    def change() -> None:
-        with Rtnetlink() as kernel:
-            nic = _interface(kernel.interfaces(), NIC).index
-            present = {filter_number(f): f for f in kernel.u32_filters(nic) if f.priority == CLASSES_PRIORITY}
-            _tc(_filter_line(NIC, rule, present.get(rule.number)) for rule in host_filters(levels))
-            found: Facts = {}
-            for each in kernel.u32_filters(nic):
-                found |= found_filter(each)
-            for rule in host_filters(levels):
-                compare(f"{netns} {NIC}", wanted_filter(rule), found, only_wanted=True)
-
-    across([netns], lambda _: change())
-
-
 def read_counters(netns: str | None = None) -> dict[str, PortCounters]:
     """Counters of every shaped interface of a namespace, by name."""
 
@@ -131,9 +106,11 @@ def read_counters(netns: str | None = None) -> dict[str, PortCounters]:
             qdiscs = kernel.qdiscs()
         bands: dict[int, dict[int, BandCounters]] = {}
         for qdisc in qdiscs:
-            if qdisc.parent >> 16 == ROOT:
+            level = (qdisc.parent & 0xFFFF) - FIRST_BAND
+            # Jobs with a rate have classes of their own there (job_queues), which are counted in the root only.
+            if qdisc.parent >> 16 == ROOT and level < LEVELS:
                 counters = BandCounters(qdisc.sent_bytes, qdisc.packets, qdisc.drops, qdisc.backlog_bytes)
-                bands.setdefault(qdisc.index, {})[(qdisc.parent & 0xFFFF) - FIRST_BAND] = counters
+                bands.setdefault(qdisc.index, {})[level] = counters
         return {
             names[root.index]: PortCounters(
                 root.sent_bytes,
@@ -246,13 +223,12 @@ def _queue(shape: EgressShape, band: Band) -> str:
     return f"netem limit {netem_limit(shape, band)} delay {delay_ns}ns loss {100 * shape.loss:.7f}%"
 
 
-def _filter_line(interface: str, rule: Filter, present: U32Filter | None = None) -> str:
-    """The command that adds a filter, or changes the band of one that is there."""
-    verb, table = ("add", "") if present is None else ("change", f"{present.handle >> 20:x}")
+def _filter_line(interface: str, rule: Filter) -> str:
+    """The command that adds a filter."""
     matches = " ".join(f"match u32 0x{m.value:08x} 0x{m.mask:08x} at {m.offset}" for m in rule.matches)
     return (
-        f"filter {verb} dev {interface} parent {ROOT:x}: protocol {rule.protocol} prio {rule.priority} "
-        f"handle {table}::{rule.number:x} u32 {matches} flowid {ROOT:x}:{FIRST_BAND + rule.level:x}"
+        f"filter add dev {interface} parent {ROOT:x}: protocol {rule.protocol} prio {rule.priority} "
+        f"handle ::{rule.number:x} u32 {matches} flowid {ROOT:x}:{FIRST_BAND + rule.level:x}"
     )
 
 

@@ -16,6 +16,8 @@ PARENT = 0x1
 FIRST_BAND = 0x10
 """Minor number of band 0's class, and major number of its queue; the others follow."""
 PROTOCOLS = {"ip": 0x0800, "arp": 0x0806}
+FIRST_JOB = 0x100
+"""Minor number of the class that job 0 has while it has a rate, and major number of its queue; the others follow."""
 IN_FLIGHT_MARGIN = 1.5
 """netem counts what a link has in flight against its packet limit: it is given room for this many times that."""
 

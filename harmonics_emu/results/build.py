@@ -72,7 +72,7 @@ def build_result(
             decisions=len(records.decisions),
             solve_s=_durations([decision.solve_s for decision in records.decisions]),
             critical_path_s=_durations([decision.critical_path_s for decision in records.decisions]),
-            fallbacks=sum(decision.fallback for decision in records.decisions),
+            fallbacks=records.fallbacks + sum(decision.fallback for decision in records.decisions),
             gates_failed_open=records.gates_failed_open,
         ),
         fidelity=fidelity,

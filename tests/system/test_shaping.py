@@ -3,13 +3,16 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from harmonics_emu import shell
 from harmonics_emu.emulate import tc
+from harmonics_emu.emulate.job_queues import JobQueues, Lane
+from harmonics_emu.emulate.rtnetlink import Rtnetlink
 from harmonics_emu.emulate.sandbox import across
 from harmonics_emu.emulate.tc_facts import ShapingError
 from harmonics_emu.errors import UsageError
@@ -125,8 +128,10 @@ def test_delay_and_loss_work_or_are_refused(joined_hosts: None) -> None:
         assert tc.read_counters("a") == {}
 
 
-def test_levels_move_under_traffic_and_no_packet_falls_through(joined_hosts: None) -> None:
-    tc.apply(host_shapes(two_hosts(100 * MBIT)))
+@pytest.mark.parametrize("rate_bps", [None, 50 * MBIT])
+def test_levels_move_under_traffic_and_no_packet_falls_through(joined_hosts: None, rate_bps: int | None) -> None:
+    fabric = two_hosts(100 * MBIT)
+    tc.apply(host_shapes(fabric))
     sender = open_in("a", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     sender.bind((str(job_interface(1, 0).ip), 0))
     finished = threading.Event()
@@ -140,15 +145,65 @@ def test_levels_move_under_traffic_and_no_packet_falls_through(joined_hosts: Non
 
     thread = threading.Thread(target=send)
     thread.start()
-    for turn in range(30):
-        tc.set_host_levels("a", {1: (5, 6, 7)[turn % 3]})
-    tc.set_host_levels("a", {1: 2, 9: 7})
-    finished.set()
-    thread.join(timeout=10)
+    with JobQueues(fabric) as queues:
+        for turn in range(30):
+            # Every fourth turn, where there is one, by way of the class that the job has with its rate.
+            lane = Lane((5, 6, 7)[turn % 3], rate_bps if turn % 4 == 0 else None)
+            queues.set({"a": {1: lane}})
+            time.sleep(0.002)
+        queues.set({"a": {1: Lane(2), 9: Lane(7)}})
+        finished.set()
+        thread.join(timeout=10)
     bands = tc.read_counters("a")["eth0"].bands
     assert all(bands[level].packets > 0 for level in (5, 6, 7))
     # Each one is accounted for: none went by way of the default band, where only the kernel's own packets are.
-    assert sum(bands[level].packets for level in (2, 5, 6, 7)) == sent > 100
+    own_class = packets_of_class("a", 0x101) if rate_bps else 0
+    assert bool(own_class) == bool(rate_bps)
+    assert sum(bands[level].packets for level in (2, 5, 6, 7)) + own_class == sent > 100
+
+
+def packets_of_class(netns: str, minor: int) -> int:
+    """What the queue of class 1:minor on a namespace's NIC has sent."""
+
+    def read(_: str | None) -> int:
+        with Rtnetlink() as kernel:
+            return sum(qdisc.packets for qdisc in kernel.qdiscs() if qdisc.parent == 1 << 16 | minor)
+
+    return across([netns], read)[0]
+
+
+def test_one_epochs_changes_for_64_jobs_take_a_tenth_of_a_second(joined_hosts: None) -> None:
+    """On one host, all at once: what the kernel takes."""
+    fabric = two_hosts(100 * MBIT)
+    tc.apply(host_shapes(fabric))
+    with JobQueues(fabric) as queues:
+        queues.set({"a": {job: Lane(4) for job in range(64)}})
+        took = []
+        for turn in range(3):
+            began = time.monotonic()
+            queues.set({"a": {job: Lane((job + turn) % 8, (10 + job + turn) * MBIT) for job in range(64)}})
+            took.append(time.monotonic() - began)
+    assert min(took) < 0.1, took
+    assert len(tc.read_counters("a")["eth0"].bands) == 8
+
+
+def test_a_class_that_the_kernel_has_otherwise_is_told(joined_hosts: None) -> None:
+    fabric = two_hosts(100 * MBIT)
+    tc.apply(host_shapes(fabric))
+    with JobQueues(fabric) as queues, pytest.raises(ShapingError, match="a eth0: class 1:101: prio is 7, wanted 9"):
+        queues.set({"a": {1: Lane(9, MBIT)}})
+
+
+@pytest.mark.parametrize("rate_mbit", [20, 60])
+def test_a_job_keeps_to_its_rate_and_loses_it_again(joined_hosts: None, rate_mbit: int) -> None:
+    fabric = two_hosts(200 * MBIT)
+    tc.apply(host_shapes(fabric))
+    with JobQueues(fabric) as queues, streaming(fabric) as receiver:
+        for rate_bps in (rate_mbit * MBIT, None):
+            queues.set({"a": {1: Lane(3, rate_bps)}})
+            receive_rates(receiver, 0.3, 1)
+            rates = receive_rates(receiver, 0.3, 4)
+            assert steady(rates) == pytest.approx(goodput_bps(rate_bps or 200 * MBIT), rel=0.05), rates
 
 
 def test_a_rate_changes_under_way(joined_hosts: None) -> None:
@@ -191,15 +246,9 @@ def stream(buffer_bytes: int) -> tuple[socket.socket, socket.socket]:
     return sender, receiver
 
 
-def steady(rates: Sequence[float]) -> float:
-    """The best window: other work on the machine can only slow the others."""
-    return max(rates)
-
-
-@pytest.mark.parametrize("rate_bps", [10 * MBIT, 100 * MBIT, 1000 * MBIT])
-def test_goodput_is_what_headers_leave_of_the_rate(joined_hosts: None, rate_bps: int) -> None:
-    fabric = two_hosts(rate_bps)
-    tc.apply(host_shapes(fabric))
+@contextmanager
+def streaming(fabric: Fabric) -> Iterator[socket.socket]:
+    """Job 1 sends from a to b for as long as the context lasts; the receiving end."""
     sender, receiver = stream(tcp_window_bytes(fabric))
     ended = threading.Event()
 
@@ -209,11 +258,24 @@ def test_goodput_is_what_headers_leave_of_the_rate(joined_hosts: None, rate_bps:
 
     thread = threading.Thread(target=send)
     thread.start()
-    receive_rates(receiver, 0.3, 1)
-    rates = receive_rates(receiver, 0.4, 6)
+    yield receiver
     ended.set()
     receiver.close()
     thread.join(timeout=10)
+
+
+def steady(rates: Sequence[float]) -> float:
+    """The best window: other work on the machine can only slow the others."""
+    return max(rates)
+
+
+@pytest.mark.parametrize("rate_bps", [10 * MBIT, 100 * MBIT, 1000 * MBIT])
+def test_goodput_is_what_headers_leave_of_the_rate(joined_hosts: None, rate_bps: int) -> None:
+    fabric = two_hosts(rate_bps)
+    tc.apply(host_shapes(fabric))
+    with streaming(fabric) as receiver:
+        receive_rates(receiver, 0.3, 1)
+        rates = receive_rates(receiver, 0.4, 6)
     assert steady(rates) == pytest.approx(goodput_bps(rate_bps), rel=0.03), rates
     counters = tc.read_counters("a")["eth0"]
     assert counters.bands[6].bytes > 0.98 * counters.bytes

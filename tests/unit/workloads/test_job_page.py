@@ -106,6 +106,14 @@ def test_a_stale_gate_is_not_taken_for_a_later_iteration(page: JobPage) -> None:
     assert page.wait_at_gate(Timer(), 0, 1 + GATES) == 0
 
 
+def test_a_gate_that_nobody_wrote_opens_soon_and_is_counted(page: JobPage) -> None:
+    now_ns = time.monotonic_ns()
+    page.set_gates(3, [now_ns + 10_000 * MS])
+    page.hold_gates_until(now_ns + 20_000 * MS)
+    assert page.wait_at_gate(Timer(), 0, 2) < 1_000 * MS
+    assert page.progress(0).gates_opened == 1
+
+
 def test_a_collective_that_begins_is_told(page: JobPage) -> None:
     assert page.next_collective() == 0
     page.wait_at_gate(Timer(), 2, 5)
