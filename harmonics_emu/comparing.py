@@ -21,9 +21,9 @@ from harmonics_emu.results.build import isolated_from
 from harmonics_emu.results.comparison import compare
 from harmonics_emu.results.manifest import build_manifest
 from harmonics_emu.results.run_directory import file_name, locked, prepare_run_directory, write_file
-from harmonics_emu.results.schema import Comparison, Isolated, Result, read_result
+from harmonics_emu.results.schema import Comparison, Engine, Isolated, Result, read_result
 from harmonics_emu.results.store import holds_result, write_comparison
-from harmonics_emu.runs import Engine, carry_out
+from harmonics_emu.runs import carry_out
 from harmonics_emu.scenario import Scenario
 from harmonics_emu.scenario.policy_choice import PolicyChoice, labelled
 from harmonics_emu.schedulers.exact.bound import lower_bound

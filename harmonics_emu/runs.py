@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
+from harmonics_emu.errors import UsageError
 from harmonics_emu.ownership import invoking_owner
 from harmonics_emu.records import Placing
 from harmonics_emu.results.run_directory import locked, new_run_directory, prepare_run_directory
-from harmonics_emu.results.schema import Isolated, Result
+from harmonics_emu.results.schema import Engine, Isolated, Result
 from harmonics_emu.scenario import Scenario, load_scenario
 from harmonics_emu.schedulers.registry import find_policy
-
-Engine = Literal["emulate", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,8 @@ def carry_out(
     """As `run`, with what commands need beside the result. resume: `out` may hold an unfinished run, made anew then.
     isolated: what jobs do alone, where it is known already.
     """
+    if engine not in get_args(Engine):
+        raise UsageError(f"no engine is called {engine!r}; there are: {', '.join(get_args(Engine))}")
     chosen = scenario if policy is None else scenario.with_policy(policy)
     chosen = chosen if seed is None else chosen.with_seed(seed)
     find_policy(chosen.policy)
