@@ -132,7 +132,7 @@ def _jobs_side_by_side(comparison: Comparison) -> Table:
 
 def _cluster_side_by_side(comparison: Comparison) -> Table:
     table = _table("all jobs")
-    for header in ("training", "communi-\ncation", "makespan", "S", "GPUs\nbusy"):
+    for header in ("training", "communi-\ncation", "make-\nspan", "S", "GPUs\nbusy"):
         _column(table, header)
     if comparison.against_fair:
         for header in ("training\nsaved", "worst\njob", "conten-\ntion\nremoved"):

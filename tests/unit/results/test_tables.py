@@ -75,15 +75,20 @@ def test_tables_read_as_they_did(name):
     assert text(TABLES[name]()) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("repeats", [1, 3])
 @pytest.mark.parametrize("count", range(1, 9))
-def test_up_to_eight_jobs_with_long_names_lose_nothing_in_80_columns(count):
+def test_up_to_eight_jobs_with_long_names_lose_nothing_in_80_columns(count, repeats):
     names = tuple(f"[red]a very long name, 作業, of team {number} [/red]" + "x" * 60 for number in range(count))
-    runs = {policy: [run(policy, factor, names=names)] for policy, factor in (("fair", 9.0), ("harmonics", 1.0))}
+    runs = {
+        policy: [run(policy, factor * (1 + seed / 9), seed, names) for seed in range(repeats)]
+        for policy, factor in (("fair", 9.0), ("harmonics", 4.0))
+    }
     for table in (run_table(runs["fair"][0]), comparison_table(compare(runs))):
         shown = text(table)
         assert "…" not in shown
         assert max(map(len, shown.splitlines())) <= 80
         assert shown.count("[red]") == count
+    assert shown.replace("95 % intervals", "").count(" %") == 2 + 2 * count + 3
 
 
 def test_a_run_with_nothing_measured_shows_dashes():
