@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +14,16 @@ import click
 
 from harmonics_emu.cli.options import json_option, load, policy_option, scenario_argument, seed_option
 from harmonics_emu.cli.output import print_json, print_rich, print_table
+from harmonics_emu.errors import UsageError
 
 if TYPE_CHECKING:
     from harmonics_emu.planning import FirstPlan
     from harmonics_emu.records import Placing
     from harmonics_emu.schedulers.interface import HostPair
-    from topologies.fabric import Fabric, Path
+    from topologies.fabric import Fabric
+    from topologies.fabric import Path as Links
 
+DECISIONS = "decisions.jsonl"
 MAX_FACT = 300
 """Characters of a fact that the table shows; --json prints all."""
 
@@ -28,24 +33,70 @@ MAX_FACT = 300
 @policy_option
 @seed_option
 @click.option("--solves", type=click.IntRange(1), default=5, show_default=True, help="To time it; fewer if slow.")
+@click.option("--explain", is_flag=True, help="Say in plain words what was known, decided and expected.")
+@click.option("--decision", type=int, metavar="N", help="Of a run, the one to explain, from 1; -1 is the last.")
 @json_option("Print the plan as JSON, with all paths and start times.")
-def command(scenario: str, policy: str | None, seed: int | None, solves: int, as_json: bool) -> None:
+def command(
+    scenario: str,
+    policy: str | None,
+    seed: int | None,
+    solves: int,
+    explain: bool,
+    decision: int | None,
+    as_json: bool,
+) -> None:
     """Print the plan that a policy makes for SCENARIO at time zero, and how long that took.
 
     The plan is for the jobs that come first: those with the earliest `start`, each when its offset says. Jobs that may
     be moved are placed before, where the policy does that. Nothing runs.
     No further solve is begun after 2 s.
+
+    With --explain, SCENARIO may also be the directory of a run, of which it explains a decision.
     """
     from harmonics_emu.planning import plan_first
 
+    if explain and Path(scenario, DECISIONS).is_file():
+        _explain_run(Path(scenario), 1 if decision is None else decision, as_json)
+        return
+    if decision is not None:
+        raise UsageError(f"--decision is for --explain on a run's directory, and {scenario} holds no {DECISIONS}")
     loaded = load(scenario)
     loaded = loaded if seed is None else loaded.with_seed(seed)
     first = plan_first(loaded, policy=policy, solves=solves)
+    if explain:
+        _explain_first(first, as_json)
+        return
     summary = _summary(loaded.name, first)
     if as_json:
         print_json(summary)
     else:
         _print_plan(summary, first)
+
+
+def _explain_run(directory: Path, number: int, as_json: bool) -> None:
+    from harmonics_emu.results.decisions import in_words
+    from harmonics_emu.results.rows import read_decisions
+
+    decisions = read_decisions(directory / DECISIONS)
+    if not decisions:
+        raise UsageError(f"{directory} has no decision on record")
+    if not 1 <= number <= len(decisions) and not 1 <= -number <= len(decisions):
+        raise UsageError(f"{directory} has decisions 1 to {len(decisions)} (-1 is the last), no {number}")
+    place = number - 1 if number > 0 else len(decisions) + number
+    if as_json:
+        print_json(asdict(decisions[place]))
+    else:
+        click.echo(in_words(decisions[place], place + 1, decisions[place - 1] if place else None))
+
+
+def _explain_first(first: FirstPlan, as_json: bool) -> None:
+    from harmonics_emu.results.decisions import in_words, known_values
+
+    decision = replace(first.decisions[0], known=known_values(first.snapshot), why="start")
+    if as_json:
+        print_json(asdict(decision))
+    else:
+        click.echo(in_words(decision, 1, None))
 
 
 def _summary(name: str, first: FirstPlan) -> dict[str, Any]:
@@ -114,7 +165,7 @@ def _placing_line(placement: Mapping[str, Any]) -> str:
     return f"Placement: chosen of {placement['candidates']} in {took}; moved: {moved or 'nobody'}"
 
 
-def _turns(fabric: Fabric, pairs: Iterable[HostPair], paths: Mapping[HostPair, Path]) -> str | None:
+def _turns(fabric: Fabric, pairs: Iterable[HostPair], paths: Mapping[HostPair, Links]) -> str | None:
     """The topmost switches on the paths of those pairs that have several: `spine0 x3, spine1`; None if none has."""
     turns: Counter[str] = Counter()
     for src, dst in pairs:

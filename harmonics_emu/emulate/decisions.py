@@ -20,6 +20,7 @@ from harmonics_emu.emulate.wire import WireError
 from harmonics_emu.emulate.worker import WorkerLost
 from harmonics_emu.errors import RunFailed
 from harmonics_emu.records import Decision
+from harmonics_emu.results.decisions import known_values
 from harmonics_emu.schedulers.interface import JobState, Plan, Snapshot
 from harmonics_emu.simulate.decisions import plan_values
 from harmonics_emu.simulate.routing import Router
@@ -251,18 +252,3 @@ class Decider:
         if self._losses <= MOST_LOSSES:
             self._wanted = self._wanted or "a lost solver"
             self.solver.restart()
-
-
-def known_values(snapshot: Snapshot) -> dict[str, Any]:
-    """What a decision rests on, as JSON values."""
-    jobs = {
-        state.job.name: {
-            "compute_s": state.compute_s,
-            "communication_s": state.communication_s,
-            "iterations_done": state.iterations_done,
-            "next_start_s": state.next_start_s,
-            "bytes": sum(state.transfers.values()),
-        }
-        for state in snapshot.jobs
-    }
-    return {"jobs": jobs, "links_down": sorted(snapshot.links_down)}

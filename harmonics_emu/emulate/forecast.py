@@ -17,7 +17,6 @@ from harmonics_emu.schedulers.interface import FunctionPolicy, HostPair, JobPlan
 from harmonics_emu.simulate.engine import Options, simulate
 from harmonics_emu.simulate.routing import Router
 from topologies.fabric import Path
-from workloads.collectives import job_transfers
 from workloads.job import Job, LinkEvent
 
 HORIZON_S = 10.0
@@ -37,7 +36,7 @@ def forecast(snapshot: Snapshot, plan: Plan, epoch_s: float | None) -> dict[str,
     horizon_s = HORIZON_S if epoch_s is None else epoch_s
     origin_s = min(state.next_start_s for state in known)
     share = MOST_ITERATIONS // len(known)
-    jobs = [_rest(state, snapshot, origin_s, horizon_s, share) for state in known]
+    jobs = [_rest(state, origin_s, horizon_s, share) for state in known]
     router = Router(snapshot.fabric, snapshot.seed)
     router.down = snapshot.links_down
     plans = {state.job.name: _from(plan.of(state.job.name), state, origin_s, router) for state in known}
@@ -52,11 +51,9 @@ def forecast(snapshot: Snapshot, plan: Plan, epoch_s: float | None) -> dict[str,
     return found
 
 
-def _rest(state: JobState, snapshot: Snapshot, origin_s: float, horizon_s: float, share: int) -> Job:
-    """The job as it goes on: the iterations of the horizon, with what was measured of it, and bytes as they are now."""
+def _rest(state: JobState, origin_s: float, horizon_s: float, share: int) -> Job:
+    """The job as it goes on: the iterations of the horizon, with what was measured of it."""
     job = state.job
-    stated = sum(job_transfers(job, snapshot.fabric.rack_of).values())
-    scale = sum(state.transfers.values()) / stated if stated else 1.0
     shortest_s = max(state.compute_s, 1e-3)
     iterations = min(max(1, math.ceil(horizon_s / shortest_s)), share)
     return replace(
@@ -64,7 +61,6 @@ def _rest(state: JobState, snapshot: Snapshot, origin_s: float, horizon_s: float
         iterations=iterations,
         warmup=0,
         compute_s=state.compute_s,
-        bucket_bytes=tuple(round(size * scale) for size in job.bucket_bytes),
         start_s=state.next_start_s - origin_s,
     )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
 
@@ -168,7 +168,10 @@ class Observer:
     def state(
         self, job: Job, where: Position | None, time_s: float, router: Router, paths: Mapping[HostPair, Links]
     ) -> JobState:
-        """A job as the policy is to see it at `time_s`. where: None before its ranks stand; paths: the planned ones."""
+        """A job as the policy is to see it at `time_s`, its buckets as large as they are on the wire.
+
+        where: None before its ranks stand; paths: the planned ones.
+        """
         latest = self.histories[job.name].latest
         size = self._sizes[job.name].learn(where)
         share = size / job.bytes if job.bytes else 1.0
@@ -183,7 +186,7 @@ class Observer:
                 most = MOST_EXCESS_IN_PHASES if job.collective in IN_PHASES else MOST_EXCESS
                 scale = min(max(quickest_s / bare_s, HEADERS), most)
         return JobState(
-            job=job,
+            job=replace(job, bucket_bytes=tuple(round(size * share * scale) for size in job.bucket_bytes)),
             transfers={pair: size * scale for pair, size in transfers.items()},
             compute_s=median(one.compute_s for one in latest) if latest else job.compute_s,
             communication_s=median(one.communication_s for one in latest) if latest else None,

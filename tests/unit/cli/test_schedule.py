@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,3 +86,25 @@ def test_wrong_usage() -> None:
     assert "no policy is called 'unfair'" in result.stderr
     with pytest.raises(UsageError, match="0 solves give no plan"):
         plan_first(load_scenario("two-tenants"), solves=0)
+
+
+def test_a_plan_in_words_fits_80_columns() -> None:
+    result = invoke("four-tenants", "--policy", "crux", "--explain")
+    assert result.exit_code == 0, result.output
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "of policy crux" in result.stdout
+    assert "none measured yet" in result.stdout
+    assert "its own paths" in " ".join(result.stdout.split())
+
+
+def test_a_runs_decisions_in_words(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert CliRunner().invoke(main, ["simulate", "two-tenants", "--policy", "srpt", "--out", str(run)]).exit_code == 0
+    assert "Decision 1, of policy srpt" in invoke(str(run), "--explain").stdout
+    last = invoke(str(run), "--explain", "--decision", "-1")
+    assert "No level, path or rate was changed" in last.stdout or "Changed by it" in last.stdout
+    assert as_json(str(run), "--explain")["policy"] == "srpt"
+    missing = invoke(str(run), "--explain", "--decision", "77")
+    assert missing.exit_code == 2
+    assert "no 77" in missing.stderr
+    assert invoke("two-tenants", "--decision", "1").exit_code == 2

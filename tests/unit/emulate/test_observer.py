@@ -70,6 +70,7 @@ def test_the_scenario_stands_until_something_is_known(observer: Observer) -> Non
     state = observer.state(JOB, None, 0.0, ROUTER, {})
     assert (state.compute_s, state.communication_s, state.iterations_done, state.next_start_s) == (0.075, None, 0, 0.5)
     assert state.transfers["r0h0", "r1h0"] == pytest.approx(1e6 * HEADERS)
+    assert state.job.bytes == pytest.approx(1e6 * HEADERS, abs=1)
 
 
 def test_compute_is_the_slowest_ranks_and_all_else_communication(observer: Observer, ranks: Ranks) -> None:
