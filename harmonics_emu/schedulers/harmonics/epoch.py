@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
+from harmonics_emu.schedulers.crux import select_paths
 from harmonics_emu.schedulers.harmonics.global_coordinator import candidates_for_many, choose, order_few
 from harmonics_emu.schedulers.harmonics.local_scheduler import LocalScheduler
 from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View
-from harmonics_emu.schedulers.harmonics.orders import figures_of
 from harmonics_emu.schedulers.harmonics.rollout import Judge, Starts
 from harmonics_emu.schedulers.harmonics.settings import Settings
 from harmonics_emu.schedulers.harmonics.spines import Demands, choose_spines, demands_of, routes_of
@@ -22,12 +22,12 @@ from harmonics_emu.schedulers.interface import Snapshot
 from harmonics_emu.schedulers.order_levels import FIRST_LEVEL, MOST_LEVELS
 from workloads.job import DEFAULT_LEVEL
 
-FEW_JOBS = 32
+FEW_JOBS = 64
 """Up to so many jobs that contend are judged together."""
 ROLLOUT_ITERATIONS = 150
 """Of all of them in one rollout, as far as each keeps one."""
 SEARCH_ITERATIONS = 8_000
-"""Of all rollouts of a search for an order; half as many of one for routes."""
+"""Of all rollouts of a search for an order, and of one for routes."""
 LAST_ITERATIONS = 2_000
 """Of the last rollouts, which compare with fair sharing once more: to the jobs' ends, if they suffice."""
 DRAWS = 2
@@ -36,7 +36,7 @@ WORTH = 1e-3
 """Start times must make a plan better by this part: they help less when a job drifts, and priorities don't."""
 RACK_PART = 0.3
 """Of the time that is left, what a rack may take for its report."""
-RACK_ITERATIONS = 60
+RACK_ITERATIONS = 40
 """Of all jobs of a rack in one rollout, as far as each keeps one."""
 
 
@@ -76,11 +76,19 @@ class Epoch:
             return self._without_coordinator()
         if len(self._all) > FEW_JOBS:
             return self._many(balanced)
-        outcomes = [self._few(routes) for routes in ([{}, balanced] if balanced else [{}])]
+        choices: list[Routes] = [{}]
+        if balanced:
+            choices += [balanced, self.watch.one("spines", self._routes_by_intensity)]
+        outcomes = [self._few(routes) for routes in choices]
         best = min(outcomes, key=_cost)
         if balanced:
             best = self.watch.one("routes", partial(self._reroute, best, demands))
         return self.watch.one("starts", partial(self._finish, best))
+
+    def _routes_by_intensity(self) -> Routes:
+        """As Crux chooses them: jobs with the most work for each second of link first."""
+        chosen = select_paths(self.problem.snapshot)
+        return {job.state.job.name: dict(job.routing.paths) for job in chosen}
 
     def _deadline(self, part: float = 1.0) -> float:
         """On the monotonic clock, for work that begins now and may take this part of what is left."""
@@ -117,7 +125,7 @@ class Epoch:
         """Single transfers take other paths, as long as that brings something."""
         deadline = self._deadline(0.5)
         draw, spent, in_vain = Random(self._seed), 0, 0
-        while spent < SEARCH_ITERATIONS // 2 and in_vain < 2 * len(demands.rate):
+        while spent < SEARCH_ITERATIONS and in_vain < 2 * len(demands.rate):
             if time.monotonic() > deadline:
                 return replace(best, late=True)
             transfer = draw.randrange(len(demands.rate))
@@ -197,9 +205,7 @@ class Epoch:
     def _entangled(self, crossings: Crossings, tasks: Sequence[int]) -> tuple[dict[int, int], bool]:
         settings, watch = self._settings, self.watch
         reports = self._reports(crossings) if settings.local else []
-        whole = self.problem.whole_view(crossings, tasks, 0)
-        jobs = tuple(job for job in whole.jobs if job.crosses or not settings.local)
-        figures = figures_of(View(whole.time_s, whole.capacity, jobs))
+        figures = self.problem.figures(crossings, self.problem.crossing(tasks) if settings.local else tasks)
         fixed = watch.one("coordinator", partial(candidates_for_many, 0, figures, reports, settings.guard))
         if not settings.local:
             return dict(zip(fixed.numbers, fixed.levels[int(settings.guard)], strict=True)), False

@@ -11,23 +11,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from harmonics_emu.schedulers.harmonics.figures import Figures, Order, figures_of, rule_orders
 from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View
-from harmonics_emu.schedulers.harmonics.orders import (
-    Figures,
-    Found,
-    Order,
-    best_order,
-    figures_of,
-    rule_orders,
-)
+from harmonics_emu.schedulers.harmonics.orders import Found, best_order, levels_of
 from harmonics_emu.schedulers.harmonics.rollout import Judge
-from harmonics_emu.schedulers.order_levels import FIRST_LEVEL, MOST_LEVELS
+from harmonics_emu.schedulers.order_levels import MOST_LEVELS
 from harmonics_emu.simulate.kernel.sharing import Floats
 from workloads.job import DEFAULT_LEVEL
 
 FEW_LEVELS = 3
 """Among many entangled jobs a strict order makes the last ones wait for whole chains of others. Fewer levels don't."""
 MIDDLE = 0.5
+STRICT_JOBS = 12
+"""Up to so many, a strict order is all that is tried."""
 LEAST_STAKE = 1e-9
 
 
@@ -42,10 +38,15 @@ def order_few(
     figures = figures_of(views[0])
     orders = rule_orders(figures)
     if reports:
-        places = dict(zip(*_merged_places(reports), strict=True))
-        wished = np.array([places.get(number, MIDDLE) for number in figures.number.tolist()])
-        orders.insert(0, _order(figures, wished))
-    return best_order(views[0], Judge(views), orders, iterations, deadline, seed, guard)
+        orders.insert(0, _order(figures, _merged_places(figures, reports)))
+    judge = Judge(views)
+    entangled = len(figures.number) > STRICT_JOBS
+    most = iterations // 2 if entangled else iterations
+    found = best_order(views[0], judge, orders, most, deadline, seed, guard)
+    if entangled:
+        other = best_order(views[0], judge, orders, iterations, deadline, seed, guard, FEW_LEVELS)
+        found = min(found, other, key=lambda one: one.cost)
+    return found
 
 
 def candidates_for_many(epoch: int, figures: Figures, reports: Sequence[EpochReport], guard: bool) -> Fixed:
@@ -53,12 +54,9 @@ def candidates_for_many(epoch: int, figures: Figures, reports: Sequence[EpochRep
     levels = [(DEFAULT_LEVEL,) * len(figures.number)] if guard else []
     best = _best_rule(reports)
     order = rule_orders(figures)[best]
-    levels += [_levels(order, FEW_LEVELS), _levels(order, MOST_LEVELS)]
-    numbers, places = _merged_places(reports)
-    wished = np.full(len(figures.number), MIDDLE)
-    position = np.searchsorted(figures.number, numbers)
-    wished[position] = places
-    levels.append(_levels(_order(figures, wished), FEW_LEVELS))
+    levels += [tuple(levels_of(order, FEW_LEVELS)), tuple(levels_of(order, MOST_LEVELS))]
+    wished = _order(figures, _merged_places(figures, reports))
+    levels.append(tuple(levels_of(wished, FEW_LEVELS)))
     return Fixed(epoch, tuple(figures.number.tolist()), tuple(levels))
 
 
@@ -76,23 +74,18 @@ def _best_rule(reports: Sequence[EpochReport]) -> int:
     return int(extra.sum(axis=0).argmin()) if extra.size else 0
 
 
-def _merged_places(reports: Sequence[EpochReport]) -> tuple[list[int], list[float]]:
-    """Numbers of jobs, rising, and their places: the mean of what racks wish, by what else it costs each of them."""
+def _merged_places(figures: Figures, reports: Sequence[EpochReport]) -> Floats:
+    """The place of each job, the mean of what racks wish, each as heavy as anything else would cost it."""
     wishes = [wish for report in reports for wish in report.wishes]
     number = np.array([wish.number for wish in wishes], np.int64)
     stake = np.array([abs(wish.first_cost) + abs(wish.last_cost) for wish in wishes], np.float64) + LEAST_STAKE
     place = np.array([wish.place for wish in wishes], np.float64)
-    numbers, which = np.unique(number, return_inverse=True)
-    total = np.bincount(which, stake, minlength=len(numbers))
-    return numbers.tolist(), (np.bincount(which, stake * place, minlength=len(numbers)) / total).tolist()
+    jobs = int(max(figures.number.max(initial=0), number.max(initial=0))) + 1
+    # Jobs that no rack reports of stay in the middle.
+    total = np.bincount(number, stake, minlength=jobs) + LEAST_STAKE
+    places: Floats = (np.bincount(number, stake * place, minlength=jobs) + LEAST_STAKE * MIDDLE) / total
+    return places[figures.number]
 
 
 def _order(figures: Figures, places: Floats) -> Order:
     return tuple(np.lexsort((figures.number, places)).tolist())
-
-
-def _levels(order: Order, levels: int) -> tuple[int, ...]:
-    """Of each job by position: equal parts of the order, the first served first."""
-    rank = np.empty(len(order), np.int64)
-    rank[list(order)] = np.arange(len(order))
-    return tuple((FIRST_LEVEL + rank * levels // max(1, len(order))).tolist())

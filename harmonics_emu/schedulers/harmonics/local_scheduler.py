@@ -9,16 +9,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from harmonics_emu.schedulers.harmonics.figures import figures_of, rule_orders
 from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View, Wish
-from harmonics_emu.schedulers.harmonics.orders import Found, best_order, figures_of, rule_orders
+from harmonics_emu.schedulers.harmonics.orders import Found, best_order
 from harmonics_emu.schedulers.harmonics.rollout import Judge
 from harmonics_emu.schedulers.order_levels import FIRST_LEVEL, MOST_LEVELS
 from workloads.job import DEFAULT_LEVEL
 
-ROLLOUT_ITERATIONS = 60
-"""Of all jobs of a rack together in one rollout, as far as each keeps one."""
-SEARCH_ITERATIONS = 1_200
-"""Of all rollouts of a rack's search."""
+SEARCH_ITERATIONS = 600
+"""Of all rollouts of a rack's search for an order."""
 MIDDLE = 0.5
 
 

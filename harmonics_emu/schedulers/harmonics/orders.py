@@ -1,79 +1,26 @@
-"""Orders in which jobs are served: those that rules give, their levels, and the search for better ones."""
+"""From orders of jobs to their levels, and the search for a better order."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 
-from harmonics_emu.schedulers.harmonics.messages import JobView, View
+from harmonics_emu.schedulers.harmonics.figures import Order
+from harmonics_emu.schedulers.harmonics.messages import View
 from harmonics_emu.schedulers.harmonics.rollout import Judge
 from harmonics_emu.schedulers.order_levels import FIRST_LEVEL, MOST_LEVELS
-from harmonics_emu.simulate.kernel.sharing import Flags, Floats, Ints
+from harmonics_emu.simulate.kernel.sharing import Flags
 from workloads.job import DEFAULT_LEVEL
 
-Order = tuple[int, ...]
-"""Positions of jobs in their view, the first to be served first."""
 TIE = 1e-6
 """Costs that differ by less, relatively, are equal: what was found first stays."""
 PATIENCE = 6
 """Moves in vain, by the number of jobs, after which a search ends."""
-
-
-@dataclass(frozen=True)
-class Figures:
-    """What rules look at, all [jobs]. send_s: what a collective takes if the job is alone. weight: of each second."""
-
-    number: Ints
-    compute_s: Floats
-    send_s: Floats
-    weight: Floats
-    iterations: Ints
-    ranks: Ints
-
-
-RULES: Mapping[str, Callable[[Figures], Floats]] = {
-    "weight-of-wait": lambda of: -of.weight / of.send_s,
-    "weight": lambda of: -of.weight,
-    "remaining": lambda of: of.iterations * (of.compute_s + of.send_s),
-    "short": lambda of: of.send_s,
-    "intensity": lambda of: -of.compute_s * of.ranks / of.send_s,
-    "duty": lambda of: of.send_s / (of.compute_s + of.send_s),
-}
-"""What jobs are sorted by: the least is served first. Each is best somewhere.
-
-A collective makes others wait as long as it takes. So 'weight-of-wait' has the least weight wait (Smith's rule for one
-machine), 'short' the least time; 'weight' serves those first whose every second counts most; 'remaining' those that
-will soon be gone; 'intensity' is the work for each second of link of Crux; 'duty' those that leave links free for long.
-"""
-
-
-def figures_of(view: View) -> Figures:
-    """Of the jobs of a view."""
-    return Figures(
-        number=np.array([job.number for job in view.jobs], np.int64),
-        compute_s=np.array([sum(job.compute_s) / len(job.compute_s) for job in view.jobs], np.float64),
-        send_s=np.array([alone_s(job, view.capacity) for job in view.jobs], np.float64),
-        weight=np.array([job.weight for job in view.jobs], np.float64),
-        iterations=np.array([job.iterations for job in view.jobs], np.int64),
-        ranks=np.array([job.ranks for job in view.jobs], np.int64),
-    )
-
-
-def alone_s(job: JobView, capacity: Mapping[int, float]) -> float:
-    """Seconds that a collective takes if nobody shares the job's links."""
-    pace = min((capacity[link] / use for link, use in zip(job.links, job.usage, strict=True)), default=math.inf)
-    rate = min(job.cap, pace)
-    return sum(job.bucket_bytes) * job.scale / rate if rate > 0 else math.inf
-
-
-def rule_orders(figures: Figures) -> list[Order]:
-    """In the order of RULES. Equal jobs come in the order of their numbers, everywhere."""
-    return [tuple(np.lexsort((figures.number, score(figures))).tolist()) for score in RULES.values()]
 
 
 def shared_links(view: View) -> Flags:
@@ -111,6 +58,14 @@ class Found:
     late: bool
 
 
+def levels_of(order: Sequence[int], levels: int) -> list[int]:
+    """Levels of jobs by position: equal parts of the order, whoever shares links."""
+    rank = np.empty(len(order), np.int64)
+    rank[list(order)] = np.arange(len(order))
+    found: list[int] = (FIRST_LEVEL + rank * levels // max(1, len(order))).tolist()
+    return found
+
+
 def best_order(
     view: View,
     judge: Judge,
@@ -119,20 +74,26 @@ def best_order(
     deadline: float,
     seed: int,
     guard: bool = True,
+    few_levels: int | None = None,
 ) -> Found:
     """The best of `orders` and fair sharing; then single jobs move to other places while that brings something.
 
     iterations: of rollouts, as far as the search may go beyond `orders`. deadline: on the monotonic clock, looked at
     between rollouts; the first one, of fair sharing, is always made. guard: whether fair sharing may be what is found.
+    few_levels: orders come to so many levels; None for as many as jobs that share links need.
     The result depends on nothing else unless the deadline comes first.
     """
     shared, count = shared_links(view), len(view.jobs)
+
+    def levels_for(order: Sequence[int]) -> list[int]:
+        return levels_in(order, shared) if few_levels is None else levels_of(order, few_levels)
+
     costs = [judge.fair_cost()]
     best: tuple[float, Order | None, list[int]] = costs[0] if guard else math.inf, None, [DEFAULT_LEVEL] * count
     for order in orders:
         if time.monotonic() > deadline:
             break
-        levels = levels_in(order, shared)
+        levels = levels_for(order)
         costs.append(judge.cost(levels))
         if costs[-1] < best[0] * (1 - TIE):
             best = costs[-1], order, levels
@@ -143,7 +104,7 @@ def best_order(
     draw, in_vain = Random(seed), 0
     while len(movable) > 1 and judge.spent < iterations and in_vain < PATIENCE * len(movable) and not late:
         moved = _moved(order, draw.choice(movable), draw.randrange(count))
-        levels = levels_in(moved, shared)
+        levels = levels_for(moved)
         in_vain += 1
         if levels != best[2] and (cost := judge.cost(levels)) < best[0] * (1 - TIE):
             best, order, in_vain = (cost, moved, levels), moved, 0

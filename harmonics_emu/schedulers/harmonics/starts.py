@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from harmonics_emu.schedulers.exact.serial import Chain, good_schedule
+from harmonics_emu.schedulers.harmonics.figures import alone_s
 from harmonics_emu.schedulers.harmonics.messages import JobView, View
-from harmonics_emu.schedulers.harmonics.orders import alone_s, shared_links
+from harmonics_emu.schedulers.harmonics.orders import shared_links
 from harmonics_emu.schedulers.unified_circle import ANGLES, Arc, best_rotations, sample
 from harmonics_emu.simulate.kernel.sharing import Flags
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harmonics_emu.schedulers.exact.outlook import begun
+from harmonics_emu.schedulers.harmonics.figures import Figures
 from harmonics_emu.schedulers.harmonics.kernel import join_by_links
 from harmonics_emu.schedulers.harmonics.messages import JobView, View
 from harmonics_emu.schedulers.interface import HostPair, JobPlan, JobState, Plan, Snapshot
@@ -143,6 +144,26 @@ class Problem:
             if racks[0] != NO_RACK
         }
 
+    def figures(self, crossings: Crossings, tasks: Sequence[int]) -> Figures:
+        """Of some tasks; what they send alone is on these routes."""
+        rate = np.minimum.reduceat(crossings.capacity[crossings.link] / crossings.usage, crossings.first[:-1])
+        chosen = [self.tasks[number] for number in tasks]
+        size = np.array([task.state.job.bytes for task in chosen], np.float64)
+        with np.errstate(divide="ignore"):
+            send_s = size * crossings.scale[list(tasks)] / rate[list(tasks)]
+        return Figures(
+            number=np.array(tasks, np.int64),
+            compute_s=np.array([task.compute_s for task in chosen]),
+            send_s=send_s,
+            weight=np.array([task.weight for task in chosen]),
+            iterations=np.array([task.iterations for task in chosen], np.int64),
+            ranks=np.array([task.state.job.ranks for task in chosen], np.int64),
+        )
+
+    def crossing(self, tasks: Sequence[int]) -> list[int]:
+        """Those of some tasks that leave their rack."""
+        return [number for number in tasks if self._crosses[number]]
+
     def components(self, crossings: Crossings) -> list[list[int]]:
         """Tasks that share links, directly or through others: groups of two or more, in the order of their firsts."""
         leader = join_by_links(crossings.first[: len(self.tasks) + 1], crossings.link, len(crossings.capacity))
@@ -179,7 +200,7 @@ class Problem:
     ) -> JobView:
         task = self.tasks[number]
         job = task.state.job
-        iterations = math.ceil(task.iterations * part)
+        iterations = max(1, math.ceil(task.iterations * part))
         return JobView(
             number=number,
             start_s=task.state.next_start_s,
