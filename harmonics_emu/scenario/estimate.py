@@ -15,6 +15,7 @@ from harmonics_emu.simulate.entities import job_flows
 from harmonics_emu.simulate.routing import capacities, intra_host_link, least_loaded_paths
 from topologies.fabric import Fabric, Path
 from workloads.job import Job
+from workloads.pacing import bucket_ready_fractions
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,8 @@ def _paths(fabric: Fabric, shares: Mapping[tuple[str, str], float]) -> dict[tupl
 
 def _iteration(job: Job, per_byte: float) -> float:
     """Buckets go one after the other, each once it is ready."""
-    now = job.compute_s * (1 - job.overlap)
-    last = len(job.bucket_bytes) - 1
-    for number, size in enumerate(job.bucket_bytes):
-        ready = job.compute_s * (1 - job.overlap * (1 - number / last)) if last else job.compute_s
-        now = max(now, ready) + size * per_byte
+    now = 0.0
+    ready = bucket_ready_fractions(len(job.bucket_bytes), job.overlap)
+    for size, fraction in zip(job.bucket_bytes, ready, strict=True):
+        now = max(now, job.compute_s * fraction) + size * per_byte
     return max(now, job.compute_s)

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 
-import numpy as np
-
 from harmonics_emu.schedulers.interface import JobState, Snapshot
 from harmonics_emu.schedulers.link_loads import hashed_link_seconds
 from harmonics_emu.schedulers.unified_circle import Arc
 from harmonics_emu.simulate.entities import BACKGROUND
 from harmonics_emu.simulate.routing import Router
 from workloads.job import Job
+from workloads.pacing import bucket_ready_fractions
 
 LEAST_ROOM = 0.5
 """Of a link that background traffic fills, jobs still get this fraction: it is no more than one flow among others."""
@@ -98,9 +97,8 @@ def iteration_compute_s(state: JobState) -> float:
 def _sending(job: Job, compute_s: float, alone_s: float) -> list[tuple[float, float]]:
     """When a job sends, from the start of its iteration: each bucket when it is ready and the one before is sent."""
     spans: list[tuple[float, float]] = []
-    buckets = len(job.bucket_bytes)
-    ready = np.linspace(1 - job.overlap, 1, buckets) if buckets > 1 else np.ones(buckets)
-    for size, fraction in zip(job.bucket_bytes, ready.tolist(), strict=True):
+    ready = bucket_ready_fractions(len(job.bucket_bytes), job.overlap)
+    for size, fraction in zip(job.bucket_bytes, ready, strict=True):
         begin = max(compute_s * fraction, spans[-1][1] if spans else 0.0)
         end = begin + alone_s * size / job.bytes
         if spans and begin == spans[-1][1]:

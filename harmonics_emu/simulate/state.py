@@ -18,6 +18,7 @@ from harmonics_emu.simulate.kernel.sharing import Floats, Ints
 from harmonics_emu.simulate.network import links_of
 from topologies.fabric import Fabric
 from workloads.job import Background, Job, LinkEvent
+from workloads.pacing import bucket_ready_fractions
 
 DRAWN = 256
 """Compute times that are drawn ahead for a job with jitter."""
@@ -182,7 +183,5 @@ def _buckets(job: Job, weight: Weight | None) -> list[_Bucket]:
 
 
 def ready_fractions(overlap: float, buckets: int) -> list[float]:
-    """After which fraction of the compute time each bucket is ready: evenly over its last `overlap`."""
-    if buckets <= 1:
-        return [1.0] * buckets
-    return [1 - overlap + overlap * bucket / (buckets - 1) for bucket in range(buckets)]
+    """After which fraction of the compute time each bucket is ready, as the emulator's ranks have it."""
+    return list(bucket_ready_fractions(buckets, overlap))
