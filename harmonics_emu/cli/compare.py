@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from harmonics_emu.errors import UsageError
 @allow_commands_option
 @click.option("--markdown", is_flag=True, help="Print one Markdown table of all scenarios instead; needs fair.")
 @short_option
-@json_option("Print comparison.json instead of tables.")
+@json_option('Print comparison.json instead of tables; of several scenarios, {"comparisons": [...]}.')
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -85,12 +86,14 @@ def command(
             click.echo(f"Interrupted. The same command with --out {base} goes on from here.", err=True)
             raise
         comparisons.append(finished.comparison)
-        if as_json:
-            print_json(to_json(finished.comparison))
-        elif not markdown:
+        if not as_json and not markdown:
             print_rich(comparison_table(finished.comparison))
             click.echo(f"Run directories: {finished.directory}\n")
         worst = finished.exit_code if worst == 0 or finished.exit_code == 1 else worst
-    if markdown:
+    if as_json and len(comparisons) == 1:
+        print_json(to_json(comparisons[0]))
+    elif as_json:
+        print_json({"comparisons": [json.loads(to_json(comparison)) for comparison in comparisons]})
+    elif markdown:
         click.echo(suite_markdown(comparisons, time.strftime("%Y-%m-%d")), nl=False)
     ctx.exit(worst)

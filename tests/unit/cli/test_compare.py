@@ -67,6 +67,15 @@ def test_options_that_a_policy_does_not_have(file: Path, tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
+def test_several_scenarios_are_one_json_document(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(TEXT.replace("name: pair", "name: other"))
+    arguments = ["compare", str(file), str(other), "--engine", "simulate", "--policies", "fair", "--json"]
+    result = CliRunner().invoke(main, [*arguments, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert [found["scenario"] for found in json.loads(result.stdout)["comparisons"]] == ["pair", "other"]
+
+
 def test_a_directory_of_something_else_is_refused(file: Path, tmp_path: Path) -> None:
     """A single run's directory, and runs of the other engine: both would end in one table."""
     simulated = CliRunner().invoke(main, ["simulate", str(file), "--policy", "fair", "--out", str(tmp_path / "run")])
