@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
+from typing import Protocol
 
 from harmonics_emu.schedulers.crux import select_paths
 from harmonics_emu.schedulers.harmonics.global_coordinator import candidates_for_many, choose, order_few
@@ -55,11 +56,26 @@ class Outcome:
     late: bool = False
 
 
-class Epoch:
-    """The work for one snapshot. The deadline is for the critical path: each rack has what is left when it begins."""
+class RackTier(Protocol):
+    """Local Schedulers that are elsewhere, asked all at once. A rack that says nothing in time may be left out.
 
-    def __init__(self, snapshot: Snapshot, settings: Settings) -> None:
+    views: by rack. jobs: the names of those that views number. timeout_s: what racks may take.
+    """
+
+    def report(self, views: Mapping[int, View], jobs: Sequence[str], timeout_s: float) -> list[EpochReport]: ...
+
+    def fit(self, views: Mapping[int, View], fixed: Fixed, timeout_s: float) -> list[Fitted]: ...
+
+
+class Epoch:
+    """The work for one snapshot. The deadline is for the critical path: each rack has what is left when it begins.
+
+    racks: the Local Schedulers; None for racks that are planned for here, one after the other.
+    """
+
+    def __init__(self, snapshot: Snapshot, settings: Settings, racks: RackTier | None = None) -> None:
         self.problem = Problem(snapshot)
+        self._racks = racks
         self.watch = Stopwatch()
         self._settings, self._seed = settings, snapshot.seed
         self._all = range(len(self.problem.tasks))
@@ -99,7 +115,12 @@ class Epoch:
         return [self.problem.whole_view(crossings, tasks, most // len(draws), draw) for draw in draws]
 
     def _reports(self, crossings: Crossings) -> list[EpochReport]:
-        self._rack_views = self.problem.rack_views(crossings, RACK_ITERATIONS)
+        views = self._rack_views = self.problem.rack_views(crossings, RACK_ITERATIONS)
+        racks = self._racks
+        if racks is not None:
+            jobs = [task.name for task in self.problem.tasks]
+            timeout_s = self._deadline(RACK_PART) - time.monotonic()
+            return self.watch.one("racks report", lambda: racks.report(views, jobs, timeout_s))
         return self.watch.side_by_side(
             "racks report",
             (partial(self._propose, rack, view) for rack, view in self._rack_views.items()),
@@ -209,10 +230,13 @@ class Epoch:
         fixed = watch.one("coordinator", partial(candidates_for_many, 0, figures, reports, settings.guard))
         if not settings.local:
             return dict(zip(fixed.numbers, fixed.levels[int(settings.guard)], strict=True)), False
-        fitted = watch.side_by_side(
-            "racks fit",
-            (partial(self._fit, rack, view, fixed) for rack, view in self._rack_views.items()),
-        )
+        racks, views = self._racks, self._rack_views
+        if racks is not None:
+            timeout_s = self._deadline() - time.monotonic()
+            fitted = watch.one("racks fit", lambda: racks.fit(views, fixed, timeout_s))
+        else:
+            fits = (partial(self._fit, rack, view, fixed) for rack, view in views.items())
+            fitted = watch.side_by_side("racks fit", fits)
         best = watch.one("coordinator", partial(choose, fitted))
         levels = dict(zip(fixed.numbers, fixed.levels[best], strict=True))
         for rack in fitted:

@@ -22,7 +22,11 @@ def plan_harmonics(snapshot: Snapshot) -> Plan:
     """
     settings = settings_of(snapshot.options)
     compile_rollouts()
-    epoch = Epoch(snapshot, settings)
+    return plan_of(Epoch(snapshot, settings))
+
+
+def plan_of(epoch: Epoch) -> Plan:
+    """Run an epoch, and say what came of it as a plan."""
     if not epoch.problem.tasks:
         return Plan("harmonics")
     outcome = epoch.run()
