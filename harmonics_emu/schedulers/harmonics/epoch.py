@@ -25,6 +25,8 @@ from workloads.job import DEFAULT_LEVEL
 
 FEW_JOBS = 64
 """Up to so many jobs that contend are judged together."""
+ROUTED_JOBS = 12
+"""Up to so many, orders are searched on several choices of routes; for more, on balanced ones."""
 ROLLOUT_ITERATIONS = 150
 """Of all of them in one rollout, as far as each keeps one."""
 SEARCH_ITERATIONS = 8_000
@@ -92,9 +94,9 @@ class Epoch:
             return self._without_coordinator()
         if len(self._all) > FEW_JOBS:
             return self._many(balanced)
-        choices: list[Routes] = [{}]
-        if balanced:
-            choices += [balanced, self.watch.one("spines", self._routes_by_intensity)]
+        choices: list[Routes] = [balanced]
+        if balanced and len(self._all) <= ROUTED_JOBS:
+            choices += [{}, self.watch.one("spines", self._routes_by_intensity)]
         outcomes = [self._few(routes) for routes in choices]
         best = min(outcomes, key=_cost)
         if balanced:
