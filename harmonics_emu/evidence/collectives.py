@@ -15,7 +15,7 @@ GAPS_S = (0.002, 0.003, 0.005, 0.008, 0.012, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 
 DEFAULT_GAP_S = 0.02
 FEWEST_TO_JUDGE = 4
 SLACK = 0.03
-"""A shorter pause is preferred if the collectives' sizes then scatter by at most this more than with the best one."""
+"""Pauses come into question if the collectives' sizes then scatter by at most this more than with the best one."""
 MOST_SCATTER = 0.5
 """Bursts that scatter more than this (standard deviation over mean) with every pause are no iterations' collectives."""
 STRONG_EDGE = 0.2
@@ -55,19 +55,24 @@ class Collective:
 def choose_gap_s(activity: Activity) -> float:
     """The pause that tells one collective of a job from the next.
 
-    Iterations of training send the same bytes each: of all pauses the one is right that makes the bursts most alike,
-    and of about equally good ones the shortest, or two iterations would count as one. DEFAULT_GAP_S if no pause
-    makes enough bursts that are alike.
+    Iterations of training send the same bytes each, so only pauses that leave bursts about as alike as any pause does
+    come into question. Of these the one is taken that best divides short pauses from long ones: those just below and
+    just above it differ most. DEFAULT_GAP_S if no pause makes enough bursts that are alike.
     """
+    spans = union(activity.intervals)
+    pauses = spans[1:, 0] - spans[:-1, 1]
     scatter: dict[float, float] = {}
+    divides: dict[float, float] = {}
     for gap_s in GAPS_S:
-        sizes = _sizes(activity, union(activity.intervals, gap_s))[1:-1]  # the capture may have cut the ends
+        sizes = _sizes(activity, union(spans, gap_s))[1:-1]  # the capture may have cut the ends
         if len(sizes) >= FEWEST_TO_JUDGE:
             scatter[gap_s] = float(sizes.std() / sizes.mean())
+            longer, shorter = pauses[pauses > gap_s], pauses[pauses <= gap_s]
+            divides[gap_s] = float(longer.min()) / max(GAPS_S[0] / 2, float(shorter.max(initial=0.0)))
     least = min(scatter.values(), default=np.inf)
     if least > MOST_SCATTER:
         return DEFAULT_GAP_S
-    return min(gap_s for gap_s, value in scatter.items() if value <= least + SLACK)
+    return max((gap_s for gap_s, value in scatter.items() if value <= least + SLACK), key=divides.__getitem__)
 
 
 def find_collectives(activity: Activity, gap_s: float) -> list[Collective]:

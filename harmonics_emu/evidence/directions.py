@@ -40,9 +40,14 @@ def guess_directions(flows: NDArray[Any]) -> Directions:
     side: dict[Any, int] = {}
     neighbours: dict[Any, list[tuple[Any, int]]] = {}
     ends = [addresses_of(flow) for flow in flows]
+    senders: dict[int, set[Address]] = {}
+    for (src, _), flow in zip(ends, flows, strict=True):
+        senders.setdefault(int(flow["source_mac"]), set()).add(src)
+    # A MAC that sends for both ends of a flow (a router's, or none) says nothing of sides.
+    telling = {mac for mac, behind in senders.items() if mac and not any(s in behind and d in behind for s, d in ends)}
     for (src, dst), flow in zip(ends, flows, strict=True):
         _join(neighbours, src, dst, 1)
-        if flow["source_mac"]:
+        if flow["source_mac"] in telling:
             _join(neighbours, src, int(flow["source_mac"]), 0)
     for start in sorted({src for src, _ in ends}, key=lambda address: (address.version, int(address))):
         if start in side:

@@ -6,17 +6,20 @@ programs=(
     ovs-vswitchd:openvswitch-switch ovsdb-server:openvswitch-switch mnexec:mininet
     ip:iproute2 tc:iproute2 ethtool:ethtool iptables:iptables tcpdump:tcpdump ping:iputils-ping iperf3:iperf3
 )
+# What only the tests run: other programs' word on captures, and a browser for the reports.
+test_programs=(tshark:tshark chromium:chromium)
 lists_are_new=
 
+# system_packages PROGRAM:PACKAGE...: install the packages whose program is missing.
 system_packages() {
     local entry missing=()
-    for entry in "${programs[@]}"; do
+    for entry in "$@"; do
         command -v "${entry%%:*}" >/dev/null || missing+=("${entry#*:}")
     done
     ((${#missing[@]})) || return 0
     mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
     if ! is_root; then
-        say "not root, so these system packages, which the emulator needs, stay missing: ${missing[*]}"
+        say "not root, so these system packages, which the emulator or its tests need, stay missing: ${missing[*]}"
         return 0
     fi
     apt_install "${missing[@]}"

@@ -228,6 +228,8 @@ def _likely(head: bytes) -> str:
         if head.startswith(magic):
             return f"it is {what}"
     expected = "expected pcap, pcapng or either in gzip"
-    if all(byte >= 32 or byte in b"\t\r\n" for byte in head) and head:
-        return f"it looks like text, beginning with {head[:20].decode(errors='replace')!r}; {expected}"
+    if not head:
+        return f"nothing is in it; {expected}"
+    if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in head):
+        return f"it looks like text, beginning with {head[:20].decode()!r}; {expected}"
     return f"it begins with {head[:4].hex(' ')}; {expected}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import sys
 import zlib
 from collections.abc import Iterator
@@ -111,12 +109,11 @@ def _file(path: str) -> Iterator[BinaryIO]:
     try:
         with acting_as(invoking_owner()):
             file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed below
+    except IsADirectoryError:
+        raise UnreadableCapture(f"{path} is a directory; name the capture files in it") from None
     except OSError as error:
         raise UnreadableCapture(f"cannot read {path}: {error.strerror}") from None
     with file:
-        mode = os.fstat(file.fileno()).st_mode
-        if stat.S_ISDIR(mode):
-            raise UnreadableCapture(f"{path} is a directory; name the capture files in it")
         yield file
 
 

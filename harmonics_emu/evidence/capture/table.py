@@ -33,6 +33,7 @@ FEWEST_FLOWS, MOST_FLOWS = 1024, 65_536
 MOST_CELLS = MOST_BURSTS = 1_000_000
 WIDTH_NS = 10_000_000
 GAP_NS = 1_000_000
+LONGEST_GAP_NS = 2**61
 
 
 class FlowTable:
@@ -54,11 +55,12 @@ class FlowTable:
     ) -> None:
         self.width_ns, self.gap_ns = width_ns, gap_ns
         self.totals = np.zeros(COUNTERS, np.int64)
-        self._most_flows, self._most_rows = most_flows, most_rows
+        # However wide bins and gaps become, a flow keeps up to four rows: one each side of 1970 and of long silences.
+        self._most_flows, self._most_rows = most_flows, max(most_rows, 8 * most_flows)
         self._used = 0
         self._cells_used = self._bursts_used = 0
-        self._cells = np.zeros(most_rows, CELL)
-        self._bursts = np.zeros(most_rows, BURST)
+        self._cells = np.zeros(self._most_rows, CELL)
+        self._bursts = np.zeros(self._most_rows, BURST)
         self._make_room(min(FEWEST_FLOWS, most_flows))
 
     @property
@@ -158,7 +160,7 @@ class FlowTable:
 
     def _squeeze_bursts(self) -> None:
         merged = merge_bursts(self.bursts, self.gap_ns)
-        while len(merged) > self._most_rows // 2:
+        while len(merged) > self._most_rows // 2 and self.gap_ns < LONGEST_GAP_NS:
             self.gap_ns *= 2
             merged = merge_bursts(merged, self.gap_ns)
         self._bursts[: len(merged)] = merged
