@@ -15,6 +15,8 @@ from harmonics_emu.emulate import wire
 from harmonics_emu.emulate.control import (
     Answer,
     Connected,
+    Coordinate,
+    Coordinated,
     Counters,
     Counts,
     Datapaths,
@@ -26,6 +28,7 @@ from harmonics_emu.emulate.control import (
     Request,
     Shutdown,
 )
+from harmonics_emu.emulate.solving import Ask, Begin
 from harmonics_emu.errors import HarmonicsError
 
 ANSWER_S = 10.0
@@ -93,3 +96,14 @@ def _carry_out(request: Request, service: ControllerService, deadline: float) ->
             return Report(service.install(state, deadline))
         case Counters():
             return Counts(service.counters(deadline))
+        case Coordinate(begin, ask):
+            return _coordinate(begin, ask)
+
+
+def _coordinate(begin: Begin, ask: Ask) -> Coordinated:
+    """Be the Global Coordinator for one epoch. Only runs of harmonics ask for that, and pay for what it imports."""
+    from controller.coordinator import coordinate
+    from controller.racks import shared_racks
+
+    with shared_racks() as racks:
+        return Coordinated(coordinate(begin, ask, racks), tuple(sorted(racks.silent)))

@@ -21,7 +21,7 @@ from harmonics_emu.emulate.observer import Observer
 from harmonics_emu.emulate.protocol import Event, JobProgress, Notice, Phase, Progress
 from harmonics_emu.emulate.ranks import Launcher, RankSettings, background_name
 from harmonics_emu.emulate.sampling import BusyMeter, Sampler
-from harmonics_emu.emulate.solving import Solver
+from harmonics_emu.emulate.solving import Planner
 from harmonics_emu.emulate.testbed import HostCounters, Testbed
 from harmonics_emu.errors import HarmonicsError, RunFailed
 from harmonics_emu.records import Decision, JobOutcome
@@ -84,7 +84,7 @@ class Conductor:
         seed: int,
         testbed: Testbed,
         launcher: Launcher,
-        solver: Solver,
+        solver: Planner,
         settings: RankSettings,
         say: Callable[[Event], None],
         stop: threading.Event,

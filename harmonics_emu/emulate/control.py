@@ -8,6 +8,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from harmonics_emu.emulate.solving import Answer as PlanMade
+from harmonics_emu.emulate.solving import Ask, Begin
 from harmonics_emu.emulate.wire import Channel
 from harmonics_emu.errors import HarmonicsError
 from harmonics_emu.schedulers.interface import HostPair, Plan
@@ -156,6 +158,13 @@ class Counters(msgspec.Struct, tag=True, frozen=True):
     """What has each rule counted?"""
 
 
+class Coordinate(msgspec.Struct, tag=True, frozen=True):
+    """Make a plan in two tiers: as the Global Coordinator, with the racks' Local Schedulers."""
+
+    begin: Begin
+    ask: Ask
+
+
 class Shutdown(msgspec.Struct, tag=True, frozen=True):
     """End the controller."""
 
@@ -182,17 +191,24 @@ class Counts(msgspec.Struct, tag=True, frozen=True):
     rules: list[RuleCount]
 
 
+class Coordinated(msgspec.Struct, tag=True, frozen=True):
+    """Answer to Coordinate. silent: racks whose Local Scheduler said nothing in time."""
+
+    answer: PlanMade
+    silent: tuple[int, ...]
+
+
 class Failure(msgspec.Struct, tag=True, frozen=True):
     """Answer to any request that could not be met: the cause in one line."""
 
     cause: str
 
 
-Request = Ping | Connected | Install | Counters | Shutdown
-Answer = Done | Datapaths | Report | Counts | Failure
+Request = Ping | Connected | Install | Counters | Coordinate | Shutdown
+Answer = Done | Datapaths | Report | Counts | Coordinated | Failure
 A = TypeVar("A", Done, Datapaths, Report, Counts)
 
-_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
 class ControllerClient:
@@ -240,7 +256,7 @@ class ControllerClient:
         self._channel.close()
 
     def _ask(self, request: Request, expected: type[A], timeout_s: float) -> A:
-        answer = _answers.decode(self._channel.call(msgspec.msgpack.encode(request), timeout_s))
+        answer = answers.decode(self._channel.call(msgspec.msgpack.encode(request), timeout_s))
         if isinstance(answer, Failure):
             raise ControllerError(f"controller: {answer.cause}")
         if not isinstance(answer, expected):

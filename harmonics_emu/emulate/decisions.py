@@ -15,7 +15,7 @@ from typing import Any
 from harmonics_emu.emulate.enforcement import Enforcer
 from harmonics_emu.emulate.gates import GateKeeper
 from harmonics_emu.emulate.observer import Observer, Position, position
-from harmonics_emu.emulate.solving import Answer, Forecast, Heard, Refused, Solver
+from harmonics_emu.emulate.solving import Answer, Forecast, Heard, Planner, Refused
 from harmonics_emu.emulate.wire import WireError
 from harmonics_emu.emulate.worker import WorkerLost
 from harmonics_emu.errors import RunFailed
@@ -35,6 +35,8 @@ LATER_S = 60.0
 DRIFT = 0.05
 """Of its iteration, how much later than its gate a job may begin to send before a new plan is asked for."""
 DRIFT_PAUSE_S = 1.0
+RETRY_S = 0.5
+"""From the loss of a solver to the next question: what else died may have to be mended first."""
 MOST_LOSSES = 5
 """Solvers lost in a row, after which none is started any more and jobs go on with the plan they have."""
 TICK_S = 0.2
@@ -61,7 +63,7 @@ class Decider:
     options: Mapping[str, Any]
     seed: int
     epoch_s: float | None
-    solver: Solver
+    solver: Planner
     observer: Observer
     enforcer: Enforcer
     gates: GateKeeper
@@ -78,6 +80,7 @@ class Decider:
         self._first: dict[str, int] = {}
         self._next_epoch_s = self.epoch_s
         self._losses = 0
+        self._not_before = 0.0
         self._zero_ns = 0
         self._starts: Plan | None = None
 
@@ -137,7 +140,9 @@ class Decider:
             while (heard := self.solver.poll()) is not None:
                 self._losses = 0
                 self._take(heard.snapshot, heard.reply, {each.job.name: each.page for each in active}, now)
-            self._ask_if_due(now, active)
+            self.faults += self.solver.take_faults()
+            if now >= self._not_before:
+                self._ask_if_due(now, active)
         except WorkerLost as error:
             self._lose(now, str(error))
 
@@ -247,6 +252,7 @@ class Decider:
 
     def _lose(self, now: float, cause: str) -> None:
         self._losses += 1
+        self._not_before = now + RETRY_S
         self.fallbacks += 1
         self.faults.append(f"the solver was lost at {now:.1f} s ({cause}); jobs went on with the plan before")
         if self._losses <= MOST_LOSSES:

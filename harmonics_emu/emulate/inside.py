@@ -16,15 +16,19 @@ from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.protocol import Event, Finished, Phase, RunRequest, decode_request, encode_line
 from harmonics_emu.emulate.ranks import Launcher, RankSettings
 from harmonics_emu.emulate.sandbox import enter_sandbox
-from harmonics_emu.emulate.solving import Begin, Solver
-from harmonics_emu.emulate.testbed import raise_testbed
+from harmonics_emu.emulate.solving import Begin, Planner, Solver
+from harmonics_emu.emulate.testbed import CONTROLLER_SOCKET, raise_testbed
+from harmonics_emu.emulate.two_tiers import TwoTiers
 from harmonics_emu.errors import HarmonicsError
 from harmonics_emu.ownership import Owner
-from harmonics_emu.scenario import load_scenario
+from harmonics_emu.scenario import Scenario, load_scenario
 from harmonics_emu.schedulers.options import epoch_option
 
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 """What ranks inherit of the caller's environment. Nothing else: a root shell's secrets are no business of theirs."""
+
+TWO_TIERED = "harmonics"
+"""The policy that plans in two tiers, in processes of their own. All others plan in one."""
 
 _speaking = threading.Lock()
 
@@ -55,17 +59,7 @@ def _run(request: RunRequest, began: float) -> int:
     scenario = load_scenario(str(directory / "scenario.yaml"))
     fabric, jobs, logs = scenario.fabric(), scenario.jobs(), Logs(directory / "logs", request.owner)
     launcher = Launcher(logs)
-    solver = Solver(
-        Begin(
-            policy=request.policy,
-            options=dict(scenario.policy_options),
-            fabric=fabric,
-            seed=request.seed,
-            background=scenario.background(),
-            epoch_s=epoch_option(scenario.policy_options),
-        ),
-        logs,
-    )
+    solver = _start_solver(request, scenario, logs)
     say(Phase(f"building {len(fabric.hosts)} hosts and {len(fabric.switches)} switches"))
     testbed = raise_testbed(fabric, jobs, logs)
     say(Phase("importing torch"))
@@ -89,6 +83,23 @@ def _run(request: RunRequest, began: float) -> int:
     launcher.shut_down()
     testbed.lower()
     return exit_code
+
+
+def _start_solver(request: RunRequest, scenario: Scenario, logs: Logs) -> Planner:
+    """What makes the policy's plans. It comes up while the fabric is built."""
+    fabric = scenario.fabric()
+    begin = Begin(
+        policy=request.policy,
+        options=dict(scenario.policy_options),
+        fabric=fabric,
+        seed=request.seed,
+        background=scenario.background(),
+        epoch_s=epoch_option(scenario.policy_options),
+    )
+    if request.policy != TWO_TIERED:
+        return Solver(begin, logs)
+    racks = sorted({fabric.rack_of[host] for job in scenario.jobs() for host in job.hosts})
+    return TwoTiers(begin, racks, CONTROLLER_SOCKET, logs)
 
 
 def _rank_settings(request: RunRequest) -> RankSettings:

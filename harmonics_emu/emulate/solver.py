@@ -5,13 +5,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator
 
+from harmonics_emu.emulate.answering import answer_of
 from harmonics_emu.emulate.forecast import forecast
-from harmonics_emu.emulate.solving import Answer, Ask, Begin, Forecast, Ready, Refused, Reply, encode, requests
+from harmonics_emu.emulate.solving import Begin, Forecast, Foresee, Ready, Refused, Reply, encode, requests, snapshot_of
 from harmonics_emu.emulate.worker import attend
 from harmonics_emu.errors import HarmonicsError
-from harmonics_emu.schedulers.interface import Policy, Snapshot
+from harmonics_emu.schedulers.interface import Policy
 from harmonics_emu.schedulers.registry import find_policy
-from harmonics_emu.simulate.decisions import decide
 
 
 class Service:
@@ -40,22 +40,14 @@ class Service:
             return
         if self._begin is None or self._policy is None:
             raise HarmonicsError("it was asked for a plan before it knew the run")
-        snapshot = _snapshot(self._begin, request)
-        plan, decision = decide(self._policy, snapshot)
-        yield Answer(plan, decision.solve_s, decision.critical_path_s, decision.fallback)
-        yield Forecast(forecast(snapshot, plan, self._begin.epoch_s))
-
-
-def _snapshot(begin: Begin, ask: Ask) -> Snapshot:
-    return Snapshot(
-        time_s=ask.time_s,
-        fabric=begin.fabric,
-        jobs=ask.jobs,
-        seed=begin.seed,
-        background=begin.background,
-        links_down=ask.links_down,
-        options=begin.options,
-    )
+        if isinstance(request, Foresee):
+            snapshot = snapshot_of(self._begin, request.ask)
+            yield Forecast(forecast(snapshot, request.plan, self._begin.epoch_s))
+            return
+        snapshot = snapshot_of(self._begin, request)
+        answer = answer_of(self._policy, snapshot)
+        yield answer
+        yield Forecast(forecast(snapshot, answer.plan, self._begin.epoch_s))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ neither the supervisor's watch over the jobs nor the leases of their gates.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -40,6 +40,26 @@ class Ask(msgspec.Struct, tag=True, frozen=True):
     links_down: frozenset[str]
 
 
+def snapshot_of(begin: Begin, ask: Ask) -> Snapshot:
+    """What a question is about."""
+    return Snapshot(
+        time_s=ask.time_s,
+        fabric=begin.fabric,
+        jobs=ask.jobs,
+        seed=begin.seed,
+        background=begin.background,
+        links_down=ask.links_down,
+        options=begin.options,
+    )
+
+
+class Foresee(msgspec.Struct, tag=True, frozen=True):
+    """Only a Forecast, of a plan that was made elsewhere."""
+
+    ask: Ask
+    plan: Plan
+
+
 class Ready(msgspec.Struct, tag=True, frozen=True):
     """Answer to Begin."""
 
@@ -65,7 +85,7 @@ class Refused(msgspec.Struct, tag=True, frozen=True):
     cause: str
 
 
-Request = Begin | Ask
+Request = Begin | Ask | Foresee
 Reply = Ready | Answer | Forecast | Refused
 
 encode = msgspec.msgpack.encode
@@ -79,6 +99,27 @@ class Heard:
 
     snapshot: Snapshot
     reply: Answer | Forecast | Refused
+
+
+class Planner(Protocol):
+    """Who makes a run's plans, in some other process. One question at a time; `asked` while it waits for its answer."""
+
+    @property
+    def asked(self) -> bool: ...
+
+    def ask(self, snapshot: Snapshot, timeout_s: float) -> None:
+        """Have a plan made. WorkerLost if whoever makes it is gone."""
+
+    def poll(self, timeout_s: float = 0.0) -> Heard | None:
+        """What has come, None if nothing has. WorkerLost if whoever was asked is gone, or has not answered in time."""
+
+    def restart(self) -> None:
+        """Begin anew with another process; what was asked is forgotten."""
+
+    def stop(self) -> None: ...
+
+    def take_faults(self) -> list[str]:
+        """What broke and was mended without anybody's doing since the last call, one line each."""
 
 
 class Solver:
@@ -106,6 +147,11 @@ class Solver:
         self._asked[self._worker.send(request, timeout_s)] = snapshot
         self._waiting = True
 
+    def foresee(self, snapshot: Snapshot, plan: Plan, timeout_s: float) -> None:
+        """Have only a forecast made, of a plan from elsewhere."""
+        ask = Ask(snapshot.time_s, snapshot.jobs, snapshot.links_down)
+        self._asked = {self._worker.send(encode(Foresee(ask, plan)), timeout_s): snapshot}
+
     def poll(self, timeout_s: float = 0.0) -> Heard | None:
         """What has come, None if nothing has. WorkerLost if the process died, or has not answered in time."""
         frame = self._worker.poll(timeout_s)
@@ -125,6 +171,10 @@ class Solver:
             self._waiting = False
             self._asked = {frame.request: snapshot}
         return Heard(snapshot, reply)
+
+    def take_faults(self) -> list[str]:
+        """What broke and was mended without anybody's doing since the last call: nothing, here."""
+        return []
 
     def restart(self) -> None:
         """Begin anew with another process; what was asked is forgotten."""

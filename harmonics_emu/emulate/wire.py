@@ -85,7 +85,7 @@ class Channel:
     def __init__(self, path: Path, peer: str, timeout_s: float = 10.0) -> None:
         self._peer = peer
         self._request = 0
-        self._connection = _connect(path, peer, timeout_s)
+        self._connection = connect(path, peer, timeout_s)
 
     def call(self, body: bytes, timeout_s: float) -> bytes:
         """Send a request and return the body of its answer. WireError names the peer and what went wrong."""
@@ -119,7 +119,8 @@ def listen(path: Path) -> socket.socket:
     return listener
 
 
-def _connect(path: Path, peer: str, timeout_s: float) -> socket.socket:
+def connect(path: Path, peer: str, timeout_s: float) -> socket.socket:
+    """A connection to the socket of `peer`, once that has appeared. WireError if it does not within `timeout_s`."""
     if len(str(path).encode()) > SOCKET_PATH_BYTES:
         raise WireError(f"{peer}: the socket path {path} is longer than the {SOCKET_PATH_BYTES} bytes of a Unix socket")
     deadline = time.monotonic() + timeout_s

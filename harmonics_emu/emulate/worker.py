@@ -117,17 +117,32 @@ class Worker:
             raise WorkerLost(f"{self._end()} ({error})") from None
 
 
+class Speaker:
+    """The worker's end of the connection, which is its standard input. Made first thing in the worker's process."""
+
+    def __init__(self) -> None:
+        os.nice(NICENESS)
+        self.connection = socket.socket(fileno=os.dup(0))
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+
+    def say(self, body: bytes, request: int = 0, timeout_s: float = TRANSFER_S) -> None:
+        """Tell the parent something: the answer to a request of its, or unasked."""
+        frame = wire.Frame(wire.VERSION, request, 0.0, msgspec.Raw(body))
+        wire.send_frame(self.connection, frame, time.monotonic() + timeout_s)
+
+    def is_there(self, timeout_s: float) -> bool:
+        """Whether the parent still is, after waiting for its end for that long. For workers that are asked nothing."""
+        return not select.select([self.connection], [], [], timeout_s)[0]
+
+
 def attend(answer: Callable[[bytes], Iterable[bytes]]) -> None:
     """Be a worker: answer each request with the bodies that `answer` makes of it, one by one, until the parent is gone.
 
-    Called first thing in the worker's process. The connection is its standard input.
+    Called first thing in the worker's process.
     """
-    os.nice(NICENESS)
-    connection = socket.socket(fileno=os.dup(0))
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    with connection:
-        while (frame := wire.receive_frame(connection, None)) is not None:
-            for body in answer(bytes(frame.body)):
-                reply = wire.Frame(wire.VERSION, frame.request, 0.0, msgspec.Raw(body))
-                wire.send_frame(connection, reply, time.monotonic() + max(TRANSFER_S, frame.timeout_s))
+    speaker = Speaker()
+    while (frame := wire.receive_frame(speaker.connection, None)) is not None:
+        for body in answer(bytes(frame.body)):
+            speaker.say(body, frame.request, max(TRANSFER_S, frame.timeout_s))

@@ -76,6 +76,11 @@ class FakeSolver:
             self.asked = False
         return Heard(self.questions[-1][0], said)
 
+    def stop(self) -> None: ...
+
+    def take_faults(self) -> list[str]:
+        return []
+
     def restart(self) -> None:
         self.restarts += 1
         self.asked = False
