@@ -30,6 +30,8 @@ STARTED = "started"
 DIRECTORY_MODE = 0o755
 FILE_MODE = 0o644
 NAME_LENGTH = 80
+HALF_WRITTEN = re.compile(r"\..+\.[0-9a-f]{8}")
+"""Names of files on their way: what a killed run leaves of them is of no use."""
 
 
 class RunDirectoryError(UsageError):
@@ -39,8 +41,9 @@ class RunDirectoryError(UsageError):
 def prepare_run_directory(path: Path, owner: Owner | None, *, resume: bool = False) -> Path:
     """Make `path` and its parents as `owner`, mark it as ours by a first manifest.json, and return it as absolute.
 
-    An empty directory is taken as it is. One that holds a run is refused unless `resume`; anything else that holds
-    files, belongs to another user or is a symbolic link is refused always (RunDirectoryError).
+    An empty directory is taken as it is. One that holds a run is refused unless `resume`, which removes what a killed
+    run was just writing; anything else that holds files, belongs to another user or is a symbolic link is refused
+    always (RunDirectoryError).
     """
     path = Path(os.path.abspath(path))
     with acting_as(owner), _explained(path):
@@ -49,6 +52,8 @@ def prepare_run_directory(path: Path, owner: Owner | None, *, resume: bool = Fal
             path.mkdir(mode=DIRECTORY_MODE)
         except FileExistsError:
             if _check_existing(path, owner, resume):
+                with locked(path):
+                    _remove_half_written(path)
                 return path
     mark = {"schema": 1, "tool": TOOL, "version": harmonics_emu.__version__, "state": STARTED}
     write_file(path, MANIFEST, msgspec.json.encode(mark) + b"\n", owner)
@@ -106,7 +111,7 @@ def write_file(directory: Path, name: str, content: bytes, owner: Owner | None) 
 @contextmanager
 def replacing(directory: Path, name: str, owner: Owner | None) -> Iterator[TextIO]:
     """A UTF-8 text file that becomes `directory`/`name` when the block ends well, and vanishes when it does not."""
-    temporary = f".{name}.{secrets.token_hex(4)}"
+    temporary = f".{name}.{secrets.token_hex(4)}"  # as HALF_WRITTEN
     with acting_as(owner), _explained(directory / name), _opened(directory) as handle:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, FILE_MODE, dir_fd=handle)
@@ -171,13 +176,20 @@ def _check_existing(path: Path, owner: Owner | None, resume: bool) -> bool:
     user = os.geteuid() if owner is None else owner[0]
     if user not in (0, found.st_uid):
         raise RunDirectoryError(f"{path} belongs to user {found.st_uid}, not to user {user}; choose another --out")
-    if not os.listdir(path):
+    if all(HALF_WRITTEN.fullmatch(name) for name in os.listdir(path)):
         return False
     if not _is_ours(path):
         raise RunDirectoryError(f"{path} is not empty and holds no run; choose another --out")
     if not resume:
         raise RunDirectoryError(f"{path} already holds a run; choose another --out or remove it")
     return True
+
+
+def _remove_half_written(path: Path) -> None:
+    with _opened(path) as handle:
+        for name in os.listdir(handle):
+            if HALF_WRITTEN.fullmatch(name):
+                os.unlink(name, dir_fd=handle)
 
 
 def _is_ours(path: Path) -> bool:

@@ -16,6 +16,7 @@ from harmonics_emu.ownership import acting_as
 from harmonics_emu.results.run_directory import (
     RunDirectoryError,
     file_name,
+    locked,
     make_subdirectory,
     new_run_directory,
     prepare_run_directory,
@@ -101,6 +102,18 @@ def test_a_run_is_not_overwritten_but_may_be_resumed(tmp_path):
     assert b"finished" in (directory / "manifest.json").read_bytes()
 
 
+def test_what_a_killed_run_was_writing_goes_when_it_is_resumed(tmp_path):
+    directory = prepare_run_directory(tmp_path / "run", None)
+    with replacing(directory, "kept.csv", None) as sink:
+        (directory / ".links.csv.0123abcd").write_text("half")
+        (directory / ".notes").write_text("somebody's own")
+        sink.write("whole")
+    prepare_run_directory(directory, None, resume=True)
+    assert sorted(os.listdir(directory)) == [".notes", "kept.csv", "manifest.json"]
+    with locked(directory), pytest.raises(RunDirectoryError, match="another run is writing"):
+        prepare_run_directory(directory, None, resume=True)
+
+
 @pytest.mark.parametrize("content", [b"", b"[1]", b'{"tool": "another"}', b"\xff"])
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_directory_of_other_things_is_refused(tmp_path, content, resume):
@@ -110,6 +123,11 @@ def test_a_directory_of_other_things_is_refused(tmp_path, content, resume):
 
 
 def test_an_empty_directory_is_taken(tmp_path):
+    assert prepare_run_directory(tmp_path, None) == tmp_path
+
+
+def test_the_directory_of_a_run_killed_at_its_very_beginning_is_taken(tmp_path):
+    (tmp_path / ".manifest.json.0123abcd").write_text("{")
     assert prepare_run_directory(tmp_path, None) == tmp_path
 
 
