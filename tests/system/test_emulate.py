@@ -16,24 +16,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.runs import (
+    SMALL,
+    harmonics,
+    parent_of,
+    processes_in_sandbox,
+    python_processes,
+    start,
+    wait_for_another,
+    wait_for_iterations,
+)
+
 pytestmark = [pytest.mark.ovs, pytest.mark.torch]
-
-COMMAND = [sys.executable, "-P", "-m", "harmonics_emu"]
-SMALL = """
-name: {name}
-fabric: {{kind: rack-spine, racks: 2, hosts_per_rack: 2, spines: 1, host_rate: 100Mbit, uplink_rate: 50Mbit}}
-jobs:
-  - {{name: one, gradients: 200kB, workers: 2, compute: {{iteration: 20ms}}, iterations: {iterations}, priority: 1}}
-  - {{name: two, gradients: 200kB, workers: 2, compute: {{iteration: 20ms}}, iterations: {iterations}, priority: 2}}
-"""
-
-
-def harmonics(*arguments: str, timeout_s: float = 60, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=timeout_s, **options)
-
-
-def start(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture
@@ -98,32 +92,6 @@ def until_only(before: dict[str, object], timeout_s: float = 20) -> None:
     while (now := everything()) != before:
         assert time.monotonic() < deadline, {key: (before[key], now[key]) for key in now if now[key] != before[key]}
         time.sleep(0.1)
-
-
-def wait_for_iterations(directory: Path, process: subprocess.Popen[str], timeout_s: float = 40) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not any(path.stat().st_size > 200 for path in directory.glob("spans/*.spans")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "no iteration ended"
-        time.sleep(0.05)
-
-
-def processes_in_sandbox(of: str) -> list[int]:
-    """Pids of the processes of a run whose command line begins with `of`, seen from the host."""
-    return [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdecimal() and (entry / "cmdline").read_bytes().startswith(of.encode())
-    ]
-
-
-def wait_for_another(begins: str, pid: int, timeout_s: float = 20) -> None:
-    """Until a process that begins so, and is not `pid`, has lived for two seconds."""
-    deadline = time.monotonic() + timeout_s
-    while not [other for other in processes_in_sandbox(begins) if other != pid]:
-        assert time.monotonic() < deadline, f"{begins} was not started again"
-        time.sleep(0.05)
-    time.sleep(2)
 
 
 @pytest.mark.sandboxed(deadline_s=120)
@@ -238,8 +206,8 @@ def test_a_killed_rank_ends_its_job_soon_and_not_the_other(tmp_path):
     out = tmp_path / "run"
     process = start("run", str(scenario), "--out", str(out))
     wait_for_iterations(out, process)
-    launchers = processes_in_sandbox(f"{sys.executable}\0-P\0-m\0workloads.launcher")
-    ranks = [pid for pid in launchers if _parent(pid) in launchers]
+    launchers = python_processes("workloads.launcher")
+    ranks = [pid for pid in launchers if parent_of(pid) in launchers]
     assert len(ranks) == 4
     os.kill(ranks[0], signal.SIGKILL)
     process.communicate(timeout=50)
@@ -296,7 +264,3 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(small, tmp_path):
     assert all(path.stat().st_mtime_ns == when for path, when in made.items())
     comparison = json.loads((out / "comparison.json").read_text())
     assert set(comparison["policies"]) == {"fair", "priority"}
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
