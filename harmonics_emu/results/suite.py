@@ -30,7 +30,13 @@ def suite_markdown(comparisons: Sequence[Comparison], date: str) -> str:
     for comparison in comparisons:
         fair = ratio(comparison.policies[FAIR].S.median)
         rows.append([comparison.scenario, fair, *(_cell(comparison, policy) for policy in policies)])
-    for title, summary in (("**median**", _middle), ("**least**", _least), ("**jobs worse off**", _worse_off)):
+    summaries = (
+        ("**median**", _middle),
+        ("**least**", _least),
+        ("**of achievable, median**", _of_achievable),
+        ("**jobs worse off**", _worse_off),
+    )
+    for title, summary in summaries:
         against = [[comparison.against_fair[policy] for comparison in comparisons] for policy in policies]
         rows.append([title, "", *(f"**{summary(entries)}**" for entries in against)])
     repeats = "one repeat" if first.repeats == 1 else f"medians of {first.repeats} repeats"
@@ -57,6 +63,11 @@ def _middle(entries: Sequence[AgainstFair]) -> str:
 
 def _least(entries: Sequence[AgainstFair]) -> str:
     return f"{_percent(min(_removed(entries), default=None))} ({_percent(min(_worst(entries), default=None))})"
+
+
+def _of_achievable(entries: Sequence[AgainstFair]) -> str:
+    known = [entry.of_achievable for entry in entries if entry.of_achievable is not None]
+    return _percent(median(known) if known else None)
 
 
 def _worse_off(entries: Sequence[AgainstFair]) -> str:

@@ -38,7 +38,7 @@ def order_few(
     figures = figures_of(views[0])
     orders = rule_orders(figures)
     if reports:
-        orders.insert(0, _order(figures, _merged_places(figures, reports)))
+        orders.insert(0, _order(figures, merged_places(figures, reports)))
     judge = Judge(views)
     entangled = len(figures.number) > STRICT_JOBS
     most = iterations // 2 if entangled else iterations
@@ -55,7 +55,7 @@ def candidates_for_many(epoch: int, figures: Figures, reports: Sequence[EpochRep
     best = _best_rule(reports)
     order = rule_orders(figures)[best]
     levels += [tuple(levels_of(order, FEW_LEVELS)), tuple(levels_of(order, MOST_LEVELS))]
-    wished = _order(figures, _merged_places(figures, reports))
+    wished = _order(figures, merged_places(figures, reports))
     levels.append(tuple(levels_of(wished, FEW_LEVELS)))
     return Fixed(epoch, tuple(figures.number.tolist()), tuple(levels))
 
@@ -74,7 +74,7 @@ def _best_rule(reports: Sequence[EpochReport]) -> int:
     return int(extra.sum(axis=0).argmin()) if extra.size else 0
 
 
-def _merged_places(figures: Figures, reports: Sequence[EpochReport]) -> Floats:
+def merged_places(figures: Figures, reports: Sequence[EpochReport]) -> Floats:
     """The place of each job, the mean of what racks wish, each as heavy as anything else would cost it."""
     wishes = [wish for report in reports for wish in report.wishes]
     number = np.array([wish.number for wish in wishes], np.int64)

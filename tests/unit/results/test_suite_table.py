@@ -37,8 +37,15 @@ def test_by_hand():
         ["half", "1.50", "50 (17)"],
         ["**median**", "", "**62 (0)**"],
         ["**least**", "", "**50 (-25)**"],
+        ["**of achievable, median**", "", "**-**"],
         ["**jobs worse off**", "", "**1 of 6**"],
     ]
+
+
+def test_of_achievable():
+    results = {"fair": [run("fair", {"a": 2.0, "b": 2.0})], "crux": [run("crux", {"a": 1.5, "b": 1.5})]}
+    text = suite_markdown([compare(results, bounds=[1.1])], "2026-01-31")
+    assert cells(text)[5] == ["**of achievable, median**", "", "**62**"]
 
 
 def test_a_failed_run_shows():
