@@ -63,7 +63,7 @@ def conclude(
             links=_link_uses(fabric, outcome, bottlenecks(fabric, jobs, outcome.in_force, request.seed)),
             timers=[timers for job in jobs if (timers := _timers(directory, job)) is not None],
             timeouts=sum(host.timeouts for host in outcome.hosts.values()),
-            isolated=_isolated_pairs(jobs, request.isolated, predicted),
+            isolated=isolated_pairs(jobs, request.isolated, predicted),
             faults=outcome.faults,
             violations=outcome.violations,
         )
@@ -112,7 +112,7 @@ def _predict(fabric: Fabric, job: Job) -> Isolated | None:
     )
 
 
-def _isolated_pairs(
+def isolated_pairs(
     jobs: Sequence[Job], measured: Mapping[str, Isolated], predicted: Mapping[str, Isolated | None]
 ) -> dict[str, tuple[float, float]]:
     """Measured and predicted time alone, of jobs for which a difference speaks of the machine.
