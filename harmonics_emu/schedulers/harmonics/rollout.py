@@ -56,7 +56,7 @@ class Rollout:
         self._bucket_bytes = np.array([size for job in jobs for size in job.bucket_bytes], np.float64)
         self._bucket_ready = np.array([at for job in jobs for at in job.bucket_ready], np.float64)
         width = max((len(job.compute_s) for job in jobs), default=1)
-        self._compute_s = np.array([np.resize(job.compute_s, width) for job in jobs], np.float64)
+        self._compute_s = np.array([np.resize(job.compute_s, width) for job in jobs], np.float64).reshape(-1, width)
         self.iterations = int(self._iterations.sum())
 
     def cost(self, levels: Sequence[int], starts: Starts | None = None) -> float:

@@ -27,6 +27,8 @@ MOST_STRETCH = 1.25
 """A period that is stretched by more costs more than what priorities leave of contention."""
 MOST_ROUNDS = 4
 """A round has at most so many of the longest period."""
+MOST_REPEATS = 20
+"""Nor has any job more periods in it: who is so much shorter than others finds room between them anyway."""
 ROUNDS_TRIED = 6
 
 Starts = dict[int, tuple[float, ...]]
@@ -96,10 +98,10 @@ def _rounds(period_s: np.ndarray, weight: np.ndarray) -> list[tuple[float, list[
     """Rounds with how often each job has its turn in them, by what stretching the periods to that costs."""
     found = []
     for base in np.unique(period_s):
-        for laps in range(1, int(MOST_ROUNDS * period_s.max() / base) + 1):
+        for laps in range(1, int(min(MOST_ROUNDS * period_s.max() / base, MOST_REPEATS)) + 1):
             round_s = float(base * laps)
             repeats = np.floor(round_s / period_s * (1 + SAME)).astype(np.int64)
-            if repeats.min() < 1:
+            if repeats.min() < 1 or repeats.max() > MOST_REPEATS:
                 continue
             stretch = round_s / repeats / period_s
             if stretch.max() <= MOST_STRETCH:

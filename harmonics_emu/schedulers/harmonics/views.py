@@ -23,6 +23,7 @@ from harmonics_emu.simulate.jitter import SlowestRank
 from harmonics_emu.simulate.kernel.sharing import Floats, Ints
 from harmonics_emu.simulate.network import Network
 from harmonics_emu.simulate.predict import alone
+from harmonics_emu.simulate.routing import Router
 from harmonics_emu.simulate.state import ready_fractions
 from topologies.fabric import Fabric, Path
 
@@ -86,10 +87,14 @@ class Crossings:
 
 
 class Problem:
-    """A snapshot's tasks on its fabric, under any routes. `tasks` are those that send, `idle` the others' names."""
+    """A snapshot's tasks on its fabric, under any routes. `tasks` are those that send.
+
+    snapshot: without jobs that links down cut off: no plan helps them, they take nothing from others, and what is
+    predicted is about the others.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
+        self.snapshot = snapshot = _without_cut_off(snapshot)
         every = tasks_of(snapshot)
         entities = entities_of([task.state.job for task in every], snapshot.background, snapshot.fabric, "collective")
         sending = [entity.job for entity in entities if entity.job >= 0]
@@ -227,6 +232,17 @@ class Problem:
             factors = SlowestRank(job, draw).draw(iterations) * (job.compute_s / mean_s)
             self._draws[key] = tuple((factors * task.compute_s).tolist())
         return self._draws[key]
+
+
+def _without_cut_off(snapshot: Snapshot) -> Snapshot:
+    """Without jobs of which one transfer, at least, has links down on all its paths."""
+    router = Router(snapshot.fabric, snapshot.seed)
+    router.down = snapshot.links_down
+
+    def goes_on(state: JobState) -> bool:
+        return all(router.down.isdisjoint(router.path(state.job.name, *pair)) for pair in state.transfers)
+
+    return replace(snapshot, jobs=tuple(filter(goes_on, snapshot.jobs))) if router.down else snapshot
 
 
 def _leaves_its_rack(entity: Entity, fabric: Fabric) -> bool:
