@@ -247,9 +247,17 @@ def _start_daemon(logs: Logs) -> subprocess.Popen[bytes]:
 
 def _wait_for(path: Path, process: subprocess.Popen[bytes], name: str, timeout_s: float = 10.0) -> None:
     deadline = time.monotonic() + timeout_s
-    while not path.exists():
+    while not _stands(path):
         if process.poll() is not None:
             raise VSwitchError(f"{name} ended with status {process.returncode} at its start; see logs/{name}.log")
         if time.monotonic() > deadline:
             raise VSwitchError(f"{name} did not come up within {timeout_s:g} s; see logs/{name}.log")
         time.sleep(0.005)
+
+
+def _stands(path: Path) -> bool:
+    """Whether a daemon's file is there and, if it is a socket, taken care of: bound, it still refuses for a moment."""
+    if not path.is_socket():
+        return path.exists()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        return probe.connect_ex(str(path)) == 0
