@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 import time
+from dataclasses import replace
 
 import msgspec
 
@@ -106,4 +107,7 @@ def _coordinate(begin: Begin, ask: Ask) -> Coordinated:
     from controller.racks import shared_racks
 
     with shared_racks() as racks:
-        return Coordinated(coordinate(begin, ask, racks), tuple(sorted(racks.silent)))
+        answer = coordinate(begin, ask, racks)
+        silent = sorted(racks.silent)
+        plan = replace(answer.plan, facts={**answer.plan.facts, "silent_racks": silent})
+        return Coordinated(msgspec.structs.replace(answer, plan=plan), tuple(silent))

@@ -73,7 +73,7 @@ def conclude(
     manifest = build_manifest(
         seed=request.seed,
         owner=request.owner,
-        settings=_settings(testbed, timings),
+        settings={**_settings(testbed, timings), "control_cpu_s": outcome.control_cpu_s},
         open_vswitch=shell.run(["ovs-vswitchd", "--version"]).splitlines()[0],
     )
     write_run(directory, result, records, scenario.resolved_yaml(), manifest, request.owner)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import psutil
 from numpy.typing import NDArray
 
 from harmonics_emu.emulate.capacity import require_capacity
@@ -43,7 +44,10 @@ COUNTERS_S = 3.0
 
 @dataclass
 class Outcome:
-    """What a conducted run leaves: all in seconds from time zero but `zero_s`, which is CLOCK_MONOTONIC."""
+    """What a conducted run leaves: all in seconds from time zero but `zero_s`, which is CLOCK_MONOTONIC.
+
+    control_cpu_s: CPU time from time zero on of what watches, decides and enforces, and `run_s`, how long that was.
+    """
 
     zero_s: float
     outcomes: dict[str, JobOutcome]
@@ -57,6 +61,7 @@ class Outcome:
     in_force: dict[str, JobPlan]
     gates_failed_open: int
     fallbacks: int
+    control_cpu_s: dict[str, float]
     faults: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
@@ -113,6 +118,7 @@ class Conductor:
         self._running: list[_Running] = []
         self._violations: list[str] = []
         self._zero_s = 0.0
+        self._cpu_at_zero_s: dict[str, float] = {}
 
     def conduct(self) -> Outcome:
         """Run every job to its end. A job that fails does not stop the others; a stop request ends them all."""
@@ -198,6 +204,7 @@ class Conductor:
             run.submitted = run.job.start_s == 0
             run.last_progress_s = run.job.start_s
         self._decider.release(zero_ns, self._active())
+        self._cpu_at_zero_s = self._control_cpu_s()
         self._say(Phase("running"))
         return sampler
 
@@ -263,6 +270,15 @@ class Conductor:
     def _fail(self, name: str, why: str) -> None:
         self._finish(name, "failed", why, ())
 
+    def _control_cpu_s(self) -> dict[str, float]:
+        """CPU time so far of the processes that are there now: one that was replaced counts from its start."""
+        controller = psutil.Process(self._testbed.controller_process.pid).cpu_times()
+        return {
+            "supervisor": time.process_time(),
+            "controller": controller.user + controller.system,
+            **self._decider.solver.cpu_seconds(),
+        }
+
     def _submit(self, now: float) -> bool:
         """Note the arrival of jobs whose start has come; their ranks release themselves."""
         arrived = [run for run in self._running if not run.submitted and now >= run.job.start_s]
@@ -317,6 +333,10 @@ class Conductor:
 
     def _outcome(self, sampler: Sampler) -> Outcome:
         decisions = self._decider.finish(self._now())
+        control_cpu_s = {
+            name: max(0.0, used_s - self._cpu_at_zero_s.get(name, 0.0))
+            for name, used_s in self._control_cpu_s().items()
+        }
         time.sleep(0.6)  # Rule counters lag by half a second.
         violations = list(self._violations)
         if sampler.error is not None:
@@ -334,6 +354,7 @@ class Conductor:
             in_force=self._decider.enforcer.in_force,
             gates_failed_open=gates_opened(run.page for run in self._running),
             fallbacks=self._decider.fallbacks,
+            control_cpu_s={**control_cpu_s, "run_s": self._now()},
             faults=[*self._testbed.faults, *self._decider.faults],
             violations=violations,
         )

@@ -203,6 +203,7 @@ class Decider:
             self.fallbacks += 1
             self.faults.append(f"policy {self.policy} made no plan at {snapshot.time_s:.1f} s: {reply.cause}")
             return
+        self.observer.read()
         self._measure(now)
         self._starts = Plan(
             reply.plan.policy, {state.job.name: reply.plan.of(state.job.name) for state in snapshot.jobs}

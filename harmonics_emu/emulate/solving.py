@@ -121,6 +121,9 @@ class Planner(Protocol):
     def take_faults(self) -> list[str]:
         """What broke and was mended without anybody's doing since the last call, one line each."""
 
+    def cpu_seconds(self) -> dict[str, float]:
+        """CPU time that the processes of now have used, by what they are called."""
+
 
 class Solver:
     """The policy of one run, in a process of its own. One question at a time."""
@@ -175,6 +178,9 @@ class Solver:
     def take_faults(self) -> list[str]:
         """What broke and was mended without anybody's doing since the last call: nothing, here."""
         return []
+
+    def cpu_seconds(self) -> dict[str, float]:
+        return {"solver": self._worker.cpu_seconds()}
 
     def restart(self) -> None:
         """Begin anew with another process; what was asked is forgotten."""

@@ -28,6 +28,8 @@ from harmonics_emu.schedulers.interface import Snapshot
 STANDING_S = 60.0
 """How long the Local Schedulers may take to import, and on a new machine to compile, what they need."""
 TRANSFER_S = 1.0
+HANGING = 5
+"""So many plans in a row without a word from a rack are told as a fault."""
 
 
 class TwoTiers:
@@ -47,7 +49,7 @@ class TwoTiers:
         self._due = 0.0
         self._standing = False
         self._held: Snapshot | None = None
-        self._silent: tuple[int, ...] = ()
+        self._silent: dict[int, int] = {}
         self._faults: list[str] = []
 
     @property
@@ -95,6 +97,10 @@ class TwoTiers:
         found, self._faults = self._faults, []
         return found
 
+    def cpu_seconds(self) -> dict[str, float]:
+        """As Planner has it. The Coordinator's is the controller's."""
+        return {"local schedulers": self._racks.cpu_seconds(), "forecasts": self._foreseer.cpu_seconds()["solver"]}
+
     def _pass_on(self, snapshot: Snapshot) -> None:
         self._request += 1
         ask = Ask(snapshot.time_s, snapshot.jobs, snapshot.links_down)
@@ -124,11 +130,18 @@ class TwoTiers:
             return Heard(asked, Refused(answer.cause))
         if not isinstance(answer, Coordinated):
             raise WorkerLost(f"the Global Coordinator answered {type(answer).__name__}")
-        for rack in sorted(set(answer.silent) - set(self._silent)):
-            self._faults.append(f"the Local Scheduler of rack {rack} said nothing at {asked.time_s:.1f} s")
-        self._silent = answer.silent
+        self._note_silence(answer.silent, asked.time_s)
         self._foreseer.foresee(asked, answer.answer.plan, STANDING_S)
         return Heard(asked, answer.answer)
+
+    def _note_silence(self, silent: Sequence[int], time_s: float) -> None:
+        """A rack may be late now and then; one that goes on saying nothing hangs."""
+        self._silent = {rack: self._silent.get(rack, 0) + 1 for rack in silent}
+        for rack, epochs in self._silent.items():
+            if epochs == HANGING:
+                self._faults.append(
+                    f"the Local Scheduler of rack {rack} said nothing for {HANGING} plans ({time_s:.1f} s)"
+                )
 
     def _hear_of_racks(self) -> None:
         """Note that the Local Schedulers stand, and those that were replaced. All gone: they are started anew."""

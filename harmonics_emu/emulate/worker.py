@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
+import psutil
 
 from harmonics_emu import shell
 from harmonics_emu.emulate import wire
@@ -25,7 +26,7 @@ from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.sandbox import python_command
 from harmonics_emu.errors import HarmonicsError
 
-NICENESS = 10
+NICENESS = 5
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 TRANSFER_S = 1.0
 """How long one message may be under way: no worker that lives takes a fraction of it."""
@@ -51,11 +52,13 @@ class Worker:
         return self._process.pid
 
     def cpu_seconds(self) -> float:
-        """CPU time that the present process has used; 0 once it is gone."""
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{self.pid}/stat") as source:
-            fields = source.read().rpartition(")")[2].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        return 0.0
+        """CPU time that the present process, and those that it has forked, have used; 0 once it is gone."""
+        try:
+            process = psutil.Process(self.pid)
+            times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
+        except psutil.NoSuchProcess:
+            return 0.0
+        return sum(each.user + each.system for each in times)
 
     def send(self, body: bytes, timeout_s: float) -> int:
         """Ask something that must be answered within `timeout_s`; returns the request's number, by which to know it."""

@@ -81,6 +81,9 @@ class FakeSolver:
     def take_faults(self) -> list[str]:
         return []
 
+    def cpu_seconds(self) -> dict[str, float]:
+        return {}
+
     def restart(self) -> None:
         self.restarts += 1
         self.asked = False
