@@ -221,11 +221,11 @@ class Conductor:
             self._apply_due_events(now)
             self._mend(now)
             self._decider.tick(now, self._active())
-            self._end_what_hangs(now)
             if self._stop.is_set():
                 self._end_all("stopped on request")
                 return
             if now >= next_progress:
+                self._end_what_hangs(now)
                 self._report(now, sampler)
                 next_progress = now + PROGRESS_S
 
@@ -274,7 +274,8 @@ class Conductor:
         """CPU time so far of the processes that are there now: one that was replaced counts from its start."""
         controller = psutil.Process(self._testbed.controller_process.pid).cpu_times()
         return {
-            "supervisor": time.process_time(),
+            "supervisor": time.thread_time(),
+            "sampling": time.process_time() - time.thread_time(),
             "controller": controller.user + controller.system,
             **self._decider.solver.cpu_seconds(),
         }
