@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from random import Random
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from harmonics_emu.schedulers.harmonics.stopwatch import Stopwatch
 from harmonics_emu.schedulers.harmonics.views import Crossings, Problem, Routes
 from harmonics_emu.schedulers.interface import Snapshot
 from harmonics_emu.schedulers.order_levels import FIRST_LEVEL, MOST_LEVELS
+from topologies.fabric import Path
 from workloads.job import DEFAULT_LEVEL
 
 FEW_JOBS = 64
@@ -154,7 +156,7 @@ class Epoch:
             transfer = draw.randrange(len(demands.rate))
             routes = {name: dict(paths) for name, paths in best.routes.items()}
             src, dst = demands.pair[transfer]
-            path = draw.choice(self.problem.snapshot.fabric.paths(src, dst))
+            path = draw.choice(self._paths_up(src, dst))
             routes.setdefault(demands.owner[transfer], {})[src, dst] = path
             in_vain += 1
             if routes == best.routes:
@@ -166,6 +168,10 @@ class Epoch:
             if cost < _cost(best):
                 best, in_vain = replace(best, routes=routes, cost=cost), 0
         return best
+
+    def _paths_up(self, src: str, dst: str) -> list[Path]:
+        snapshot = self.problem.snapshot
+        return [path for path in snapshot.fabric.paths(src, dst) if snapshot.links_down.isdisjoint(path)]
 
     def _finish(self, best: Outcome) -> Outcome:
         """Start times, where they help, and a last look at fair sharing; both on longer rollouts."""
@@ -181,7 +187,7 @@ class Epoch:
             outcome = self._with_starts(outcome, view, judge, levels)
         if self._settings.guard:
             hashed = self._views(self.problem.crossings({}), self._all, LAST_ITERATIONS)
-            fair = Outcome({}, cost=Judge(hashed).fair_cost())
+            fair = Outcome({}, cost=Judge(hashed).fair_cost(), late=outcome.late)
             outcome = min(fair, outcome, key=_cost)
         return outcome
 
@@ -191,9 +197,8 @@ class Epoch:
             tried: list[Starts] = []
             if self._settings.priorities and (held := held_starts(view, group, levels, deadline)):
                 tried.append(held)
-            if self._settings.harmonisation:
-                tried += harmonised_starts(view, group, self._seed)
-            for starts in tried:
+            more = harmonised_starts(view, group, self._seed) if self._settings.harmonisation else ()
+            for starts in chain(tried, more):
                 if time.monotonic() > deadline:
                     return replace(outcome, late=True)
                 both = {**outcome.starts, **starts}
@@ -204,6 +209,8 @@ class Epoch:
 
     def _many(self, routes: Routes) -> Outcome:
         """Those that contend with few others are judged together, the rest by what the racks say."""
+        if not self._settings.priorities:
+            return Outcome(routes)
         crossings = self.problem.crossings(routes)
         levels: dict[int, int] = {}
         late = False
@@ -250,11 +257,15 @@ class Epoch:
 
     def _without_coordinator(self) -> Outcome:
         """Each job gets the place that the first of its racks wishes for it."""
+        if not self._settings.priorities:
+            return Outcome({})
         levels: dict[int, int] = {}
+        # Nobody judges these levels together: behind background flows that fill a link, jobs would starve.
+        last = DEFAULT_LEVEL if self.problem.snapshot.background else MOST_LEVELS
         reports = self._reports(self.problem.crossings({}))
         for report in reports:
             for wish in report.wishes:
-                levels.setdefault(wish.number, FIRST_LEVEL + round(wish.place * (MOST_LEVELS - FIRST_LEVEL)))
+                levels.setdefault(wish.number, FIRST_LEVEL + round(wish.place * (last - FIRST_LEVEL)))
         return Outcome({}, levels, late=any(report.late for report in reports))
 
 

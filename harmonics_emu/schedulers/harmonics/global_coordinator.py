@@ -25,6 +25,8 @@ MIDDLE = 0.5
 STRICT_JOBS = 12
 """Up to so many, a strict order is all that is tried."""
 LEAST_STAKE = 1e-9
+MOST_STAKE = 1e6
+"""What a place costs at most: infinity, where others would starve a job, would leave nothing of other wishes."""
 
 
 def order_few(
@@ -78,7 +80,8 @@ def merged_places(figures: Figures, reports: Sequence[EpochReport]) -> Floats:
     """The place of each job, the mean of what racks wish, each as heavy as anything else would cost it."""
     wishes = [wish for report in reports for wish in report.wishes]
     number = np.array([wish.number for wish in wishes], np.int64)
-    stake = np.array([abs(wish.first_cost) + abs(wish.last_cost) for wish in wishes], np.float64) + LEAST_STAKE
+    costs = np.array([abs(wish.first_cost) + abs(wish.last_cost) for wish in wishes], np.float64)
+    stake = np.minimum(costs, MOST_STAKE) + LEAST_STAKE
     place = np.array([wish.place for wish in wishes], np.float64)
     jobs = int(max(figures.number.max(initial=0), number.max(initial=0))) + 1
     # Jobs that no rack reports of stay in the middle.

@@ -48,15 +48,19 @@ class Rollout:
         self._scale = np.array([entity.scale for entity in entities], np.float64)
         self._numbers = [job.number for job in jobs]
         self._weight = np.array([job.weight for job in jobs], np.float64)
+        self._now_s = view.time_s
         self._origin_s = min((job.start_s for job in jobs), default=view.time_s)
         self._begin = np.array([job.start_s for job in jobs], np.float64) - self._origin_s
         self._order = np.argsort(self._begin, kind="stable")
+        # Whose collective could have begun before now waits for something that is over now: nothing begins in the past.
+        ready_s = [job.start_s + job.compute_s[0] * (job.bucket_ready or (math.inf,))[0] for job in jobs]
+        self._waiting = {job.number: (view.time_s,) for job, at in zip(jobs, ready_s, strict=True) if at < view.time_s}
         self._iterations = np.array([job.iterations for job in jobs], np.int64)
         self._buckets = np.array([len(job.bucket_bytes) for job in jobs], np.int64)
         self._bucket_bytes = np.array([size for job in jobs for size in job.bucket_bytes], np.float64)
         self._bucket_ready = np.array([at for job in jobs for at in job.bucket_ready], np.float64)
         width = max((len(job.compute_s) for job in jobs), default=1)
-        self._compute_s = np.array([np.resize(job.compute_s, width) for job in jobs], np.float64).reshape(-1, width)
+        self._compute_s = np.array([np.resize(job.compute_s, width) for job in jobs], np.float64)
         self.iterations = int(self._iterations.sum())
 
     def cost(self, levels: Sequence[int], starts: Starts | None = None) -> float:
@@ -69,6 +73,8 @@ class Rollout:
     def times_s(self, levels: Sequence[int], starts: Starts | None = None) -> Floats:
         """Seconds of each job from its start to its end, infinite for one that stalls."""
         count, entities = len(self._weight), len(self._cap)
+        if not count:
+            return np.empty(0)
         jobs = job_arrays(
             entities=np.ones(count, np.int64),
             buckets=self._buckets,
@@ -80,8 +86,9 @@ class Rollout:
             factor=self._compute_s,
             drawn=self._iterations,
         )
-        if starts:
-            gates = [np.array(starts.get(number, ()), np.float64) - self._origin_s for number in self._numbers]
+        if starts or self._waiting:
+            starts = {**self._waiting, **(starts or {})}
+            gates = [np.maximum(starts.get(number, ()), self._now_s) - self._origin_s for number in self._numbers]
             ends = np.cumsum([len(own) for own in gates])
             jobs = jobs._replace(gate=np.concatenate(gates))
             jobs.gate_end[:] = ends
