@@ -15,7 +15,7 @@ from harmonics_emu.errors import RunFailed
 from harmonics_emu.records import Decision
 from harmonics_emu.results.rows import as_builtin
 from harmonics_emu.schedulers.interface import JobPlan, JobState, Plan, Policy, Snapshot
-from harmonics_emu.simulate.kernel.loop import ABSENT, DONE, WAITING, Jobs, Progress
+from harmonics_emu.simulate.kernel.loop import ABSENT, DONE, SENDING, WAITING, Jobs, Progress
 from harmonics_emu.simulate.kernel.queue import EventQueue
 from harmonics_emu.simulate.kernel.sharing import Floats
 from topologies.fabric import Fabric, Path
@@ -65,6 +65,8 @@ class Observer:
         due = queue.time[: len(progress.job)]
         sending = np.isfinite(due)
         np.maximum.at(sent, progress.job[sending], due[sending])
+        # Whom earlier levels starve would never be done at present rates. It has begun: what comes next is later.
+        np.maximum(sent, np.nextafter(now, np.inf), out=sent, where=jobs.phase == SENDING)
         after_this = np.maximum(sent, jobs.began + jobs.computing)
         not_begun = (jobs.phase == WAITING) & (jobs.next_bucket == jobs.bucket[:-1])
         return np.where(not_begun, jobs.began, np.where(jobs.phase == ABSENT, now, after_this))
