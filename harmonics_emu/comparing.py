@@ -126,9 +126,9 @@ def _compare(
 def _lower_bounds(scenario: Scenario, repeats: int) -> list[float] | None:
     """Of S, one a repeat, by the fluid model on both engines; None where there is none.
 
-    A user's command has no model, and a bound for one placement of movable jobs says nothing of another.
+    A user's command has no model, and a bound for one placement of jobs that move or queue says nothing of another.
     """
-    if scenario.movable or any(job.command for job in scenario.jobs()):
+    if scenario.movable or scenario.queue or any(job.command for job in scenario.jobs()):
         return None
     drawn = [scenario.with_seed(scenario.seed + repeat) for repeat in range(repeats)]
     return [lower_bound(one.fabric(), one.jobs(), one.seed, one.events()).value for one in drawn]

@@ -10,6 +10,7 @@ from harmonics_emu.errors import UsageError
 from harmonics_emu.records import Decision, Placing
 from harmonics_emu.scenario import Scenario
 from harmonics_emu.scenario.candidates import candidate_placements
+from harmonics_emu.scenario.estimate import estimate_alone
 from harmonics_emu.schedulers.interface import JobState, PlacingPolicy, Plan, Snapshot
 from harmonics_emu.schedulers.registry import find_policy
 from harmonics_emu.simulate.decisions import decide
@@ -76,9 +77,20 @@ def refuse_options(scenario: Scenario) -> None:
 
 
 def first_snapshot(scenario: Scenario) -> Snapshot:
-    """The jobs with the earliest `start`, nothing measured yet; each one's first iteration begins when it comes."""
+    """The jobs with the earliest `start`, nothing measured yet; each one's first iteration begins when it comes.
+
+    Where jobs queue: those of them that get GPUs at once.
+    """
     first = min(section.start for section in scenario.file.jobs)
-    present = [job for job, section in zip(scenario.jobs(), scenario.file.jobs, strict=True) if section.start == first]
+    jobs = scenario.jobs()
+    present = [job for job, section in zip(jobs, scenario.file.jobs, strict=True) if section.start == first]
+    if scenario.queue is not None:
+        lengths_s = [estimate_alone(scenario.fabric(), job).iteration_s * job.iterations for job in jobs]
+        room = scenario.waiting_room(lengths_s)
+        assert room is not None
+        for job in present:
+            room.arrive(job.index)
+        present = [replace(jobs[index], hosts=hosts) for index, hosts in room.admit()]
     return _snapshot(scenario, present, first)
 
 

@@ -92,6 +92,8 @@ def refuse_what_may_not_run(scenario: Scenario, policy: str, allow_commands: boo
             f"job {commands[0]!r} runs a command of the scenario's own; read it, then allow it with --allow-commands"
         )
     refuse_what_is_simulated_only(find_policy(policy))
+    if scenario.queue is not None:
+        raise UsageError("the emulator starts each job when it comes, and has no queue for GPUs; simulate it")
     _refuse_sizes(scenario)
     _refuse_rates(scenario)
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from harmonics_emu.scenario.placement import NoRoom, Placer
+from harmonics_emu.scenario.placement import NoRoom, Placer, placement_draw
 from harmonics_emu.scenario.problems import MAX_SHOWN, Location, did_you_mean, shown
 from harmonics_emu.scenario.schema import CommandSection, JobSection, ScenarioFile
 from topologies.fabric import Fabric
@@ -47,6 +47,7 @@ def check(sections: ScenarioFile) -> Checked:
     if sections.worst_case and sections.offsets:
         what = "given, but worst_case says that jobs start in step"
         complaints.append(Complaint(("offsets",), what, "remove one of the two"))
+    complaints.extend(_check_queue(sections))
     for index, job in enumerate(sections.jobs or ()):
         if job is not None:
             complaints.extend(_check_job(("jobs", index), job))
@@ -79,6 +80,17 @@ def _check_names(sections: ScenarioFile) -> Iterator[Complaint]:
         if job is not None and job.name is not None and first.setdefault(job.name, index) != index:
             what = f"{shown(job.name)} is the name of jobs[{first[job.name]}] already"
             yield Complaint(("jobs", index, "name"), what, "give each job a name of its own")
+
+
+def _check_queue(sections: ScenarioFile) -> Iterator[Complaint]:
+    if sections.queue is None:
+        return
+    if sections.share_gpus:
+        yield Complaint(("queue",), "given, but with share_gpus no job waits for GPUs", "remove one of the two")
+    for index, job in enumerate(sections.jobs or ()):
+        if job is not None and job.movable:
+            what = "given, but jobs that queue are placed when they begin"
+            yield Complaint(("jobs", index, "movable"), what, "remove it, or queue")
 
 
 def _check_job(at: Location, job: JobSection) -> Iterator[Complaint]:
@@ -169,29 +181,36 @@ def _check_collectives(
 
 
 def _place_jobs(sections: ScenarioFile, names: _Names, complaints: list[Complaint]) -> tuple[tuple[str, ...], ...]:
-    """The hosts of each job's ranks, listed ones first so that `spread` and `packed` leave them free."""
+    """The hosts of each job's ranks, listed ones first so that the others leave them free.
+
+    Where jobs queue, those that each would have if it came alone.
+    """
     jobs = [(index, job) for index, job in enumerate(sections.jobs or ()) if job is not None]
     ranks = sum(job.workers or 0 for _, job in jobs)
     if ranks > MAX_RANKS:
         complaints.append(Complaint(("jobs",), f"have {ranks} ranks in all; at most {MAX_RANKS} are possible"))
         return ()
-    share = sections.share_gpus is not False
+    share, queued = sections.share_gpus is not False, sections.queue is not None
     placer = Placer(names.fabric, share=share)
-    listed = _Listed(names, share=share)
+    listed = _Listed(names, share=share or queued)
     hosts: list[tuple[str, ...]] = [()] * len(sections.jobs or ())
     for index, job in jobs:
         if isinstance(job.placement, tuple):
             complaints.extend(listed.check(("jobs", index), job))
             hosts[index] = tuple(host for host in job.placement if host in names.fabric.host_index)
-            placer.reserve(hosts[index])
+            if not queued:
+                placer.reserve(hosts[index])
     for index, job in jobs:
         if isinstance(job.placement, str) and job.workers is not None:
-            place = placer.spread if job.placement == "spread" else placer.packed
             try:
-                hosts[index] = place(job.workers)
+                hosts[index] = placer.place(job.placement, job.workers, placement_draw(sections.seed, job.name))
+                if queued:
+                    placer.release(hosts[index])
             except NoRoom as error:
                 what = f"asks for {_gpus(job.workers)}, but {_free(error.free, names.fabric)}"
-                hint = "ask for fewer, or add hosts" if share else "ask for fewer, add hosts, or set share_gpus: true"
+                hint = "ask for fewer, or add hosts"
+                if not (share or queued):
+                    hint = "ask for fewer, add hosts, set share_gpus: true, or let jobs wait with queue: fifo"
                 complaints.append(Complaint(("jobs", index, "workers"), what, hint))
     return tuple(hosts)
 

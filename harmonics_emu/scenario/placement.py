@@ -1,4 +1,4 @@
-"""Puts ranks on GPUs: over all racks evenly (`spread`), over as few as possible (`packed`), or at random (`scattered`).
+"""Puts ranks on GPUs: evenly over all racks, in as few racks as possible, at random, or near to each other.
 
 All number ranks rack by rack, and host by host inside a rack, so a ring in rank order leaves and enters each rack
 once. Emptier racks and hosts are taken first, the first of equals by position in the fabric.
@@ -10,9 +10,24 @@ import heapq
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from random import Random
+from typing import Literal, get_args
 
+from harmonics_emu.scenario.locality import local_shares, rack_groups
 from topologies.fabric import Fabric
+
+Rule = Literal["spread", "packed", "random", "local"]
+RULES: tuple[str, ...] = get_args(Rule)
+
+
+def placement_seed(seed: int | None, job: str | None) -> str:
+    """What a job's random placement is drawn by."""
+    return f"placement {seed} {job}"
+
+
+def placement_draw(seed: int | None, job: str | None) -> Random:
+    return Random(placement_seed(seed, job))
 
 
 class NoRoom(ValueError):
@@ -45,6 +60,10 @@ class Placer:
         self._racks = sorted((gpus, -rack) for rack, gpus in enumerate(self._rack_gpus))
         self._rack_free = list(self._rack_gpus)
 
+    @cached_property
+    def _groups(self) -> list[list[int]]:
+        return rack_groups(self._fabric)
+
     @property
     def free(self) -> int:
         """GPUs that the next job can have."""
@@ -52,8 +71,27 @@ class Placer:
 
     def reserve(self, hosts: Sequence[str]) -> None:
         """Count the GPUs of a job whose hosts its scenario lists."""
+        self._count(hosts, 1)
+
+    def release(self, hosts: Sequence[str]) -> None:
+        """Give back the GPUs of a job that has ended."""
+        self._count(hosts, -1)
+
+    def has_room(self, hosts: Sequence[str]) -> bool:
+        """Whether a GPU of each of these hosts is free, one for each time that it is listed."""
+        wanted = Counter(self._fabric.host_index[name] for name in hosts)
+        return all(self._used[host] + count <= self._gpus for host, count in wanted.items())
+
+    def place(self, rule: str, workers: int, draw: Random) -> tuple[str, ...]:
+        """Hosts of a job's ranks by one of RULES; only 'random' draws. NoRoom."""
+        if rule == "random":
+            return self.scattered(workers, draw)
+        return {"spread": self.spread, "packed": self.packed, "local": self.local}[rule](workers)
+
+    def _count(self, hosts: Sequence[str], sign: int) -> None:
         touched = set()
-        for name, count in Counter(hosts).items():
+        for name, times in Counter(hosts).items():
+            count = sign * times
             index = self._fabric.host_index[name]
             rack = self._fabric.hosts[index].rack
             self._used[index] += count
@@ -70,6 +108,21 @@ class Placer:
     def packed(self, workers: int) -> tuple[str, ...]:
         """Hosts of a job's ranks in the fullest rack that has room for all, or else in the emptiest ones. NoRoom."""
         return self._place(self._packed_shares(workers), one_by_one=False)
+
+    def local(self, workers: int) -> tuple[str, ...]:
+        """Hosts of a job's ranks in one host, one rack, or racks that are near to each other. NoRoom."""
+        need = self._need(workers)
+        on_one_host = [
+            rack
+            for rack, hosts in enumerate(self._hosts)
+            if not self._share and hosts and hosts[0][0] + need <= self._gpus
+        ]
+        if on_one_host:
+            shares = {min(on_one_host, key=lambda rack: self._rack_free[rack]): need}
+        else:
+            free = [self._available(rack) for rack in range(len(self._rack_gpus))]
+            shares = local_shares(free, self._groups, need)
+        return self._place(shares, one_by_one=False)
 
     def scattered(self, workers: int, draw: Random) -> tuple[str, ...]:
         """Hosts of a job's ranks in racks as they come if GPUs are drawn one after another. NoRoom."""

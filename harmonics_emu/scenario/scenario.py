@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -13,8 +13,10 @@ import yaml
 
 from harmonics_emu.errors import UsageError
 from harmonics_emu.scenario.composer import resolve_scalar
+from harmonics_emu.scenario.placement import Placer, placement_draw, placement_seed
 from harmonics_emu.scenario.policy_choice import parse_policy
 from harmonics_emu.scenario.schema import MAX_SEED, CommandSection, JobSection, PolicySection, ScenarioFile
+from harmonics_emu.scenario.waiting import Request, WaitingRoom
 from harmonics_emu.schedulers.registry import find_policy
 from topologies.fabric import Fabric
 from workloads.job import Background, Job, LinkEvent
@@ -84,15 +86,46 @@ class Scenario:
         return self.file.fabric.build()
 
     def jobs(self) -> tuple[Job, ...]:
-        """The jobs with emulated bytes and their offsets drawn, in the order of the file."""
+        """The jobs with emulated bytes and their offsets drawn, in the order of the file.
+
+        Jobs that queue have the hosts that they would get if they came alone.
+        """
         return self._jobs
 
     @cached_property
     def _jobs(self) -> tuple[Job, ...]:
         return tuple(
-            _job(index, section, self.scale, start_s)
-            for index, (section, start_s) in enumerate(zip(self.file.jobs, _starts(self.file), strict=True))
+            _job(index, section, hosts, self.scale, start_s)
+            for index, (section, hosts, start_s) in enumerate(
+                zip(self.file.jobs, self._hosts(), _starts(self.file), strict=True)
+            )
         )
+
+    def _hosts(self) -> Iterator[tuple[str, ...]]:
+        """Of each job's ranks. Only those of jobs that queue are not listed in a resolved file."""
+        placer = Placer(self.fabric()) if self.queue is not None else None
+        for job in self.file.jobs:
+            if placer is None or isinstance(job.placement, tuple):
+                yield tuple(job.placement)
+            else:
+                hosts = placer.place(job.placement, job.workers or 1, placement_draw(self.seed, job.name))
+                placer.release(hosts)
+                yield hosts
+
+    @property
+    def queue(self) -> str | None:
+        """In which order jobs wait for GPUs; None where all have their own from the beginning."""
+        return self.file.queue
+
+    def waiting_room(self, length_s: Sequence[float]) -> WaitingRoom | None:
+        """An empty one for this scenario's jobs, by their positions; None where none wait. length_s: of each job."""
+        if self.file.queue is None:
+            return None
+        requests = [
+            Request(len(job.hosts), section.placement, seconds, placement_seed(self.seed, job.name))
+            for job, section, seconds in zip(self.jobs(), self.file.jobs, length_s, strict=True)
+        ]
+        return WaitingRoom(self.fabric(), self.file.queue, requests)
 
     @property
     def movable(self) -> tuple[str, ...]:
@@ -162,18 +195,22 @@ class Scenario:
 
 def resolve(sections: ScenarioFile, hosts: tuple[tuple[str, ...], ...]) -> ScenarioFile:
     """Checked sections with rules replaced by what they come to: hosts of ranks, compute times, uplink rates."""
-    jobs = tuple(_resolve_job(job, placed) for job, placed in zip(sections.jobs, hosts, strict=True))
+    queued = sections.queue is not None
+    jobs = tuple(
+        _resolve_job(job, placed, job.placement if queued else placed)
+        for job, placed in zip(sections.jobs, hosts, strict=True)
+    )
     return sections.model_copy(update={"jobs": jobs, "fabric": sections.fabric.resolved()})
 
 
-def _resolve_job(job: JobSection, hosts: tuple[str, ...]) -> JobSection:
+def _resolve_job(job: JobSection, hosts: tuple[str, ...], placement: str | tuple[str, ...]) -> JobSection:
     compute = job.compute
     if compute.iteration is None and job.model is not None:
         model = find_model(job.model)
         gpu = job.gpu or model.default_compute
         if gpu is not None:
             compute = compute.model_copy(update={"iteration": model.compute_s[gpu]})
-    return job.model_copy(update={"workers": len(hosts), "placement": hosts, "compute": compute, "gpu": None})
+    return job.model_copy(update={"workers": len(hosts), "placement": placement, "compute": compute, "gpu": None})
 
 
 def _shortened(job: JobSection, iterations: int | None) -> JobSection:
@@ -203,13 +240,13 @@ def _drawn(seed: int, job: str) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-def _job(index: int, section: JobSection, scale: Fraction, start_s: float) -> Job:
+def _job(index: int, section: JobSection, hosts: tuple[str, ...], scale: Fraction, start_s: float) -> Job:
     command = section.program.command if isinstance(section.program, CommandSection) else ()
     return Job(
         name=section.name,
         index=index,
         program="command" if isinstance(section.program, CommandSection) else section.program,
-        hosts=tuple(section.placement),
+        hosts=hosts,
         iterations=section.iterations or 1,
         compute_s=section.compute.iteration or 0.0,
         overlap=section.compute.overlap,

@@ -29,6 +29,7 @@ from harmonics_emu.scenario.fields import (
     Time,
     written_kind,
 )
+from harmonics_emu.scenario.placement import Rule
 from workloads.job import LEVELS
 from workloads.models import DEFAULT_BUCKET_CAP
 
@@ -61,7 +62,7 @@ class CommandSection(Section):
 
 
 Placement = Annotated[
-    Annotated[Literal["spread", "packed"], Tag("name")] | Annotated[tuple[StrictStr, ...], Tag("list")],
+    Annotated[Rule, Tag("name")] | Annotated[tuple[StrictStr, ...], Tag("list")],
     Discriminator(lambda value: "list" if written_kind(value) == "list" else "name"),
 ]
 Program = Annotated[
@@ -96,7 +97,8 @@ class JobSection(Section):
     workers: Count | None = None
     """Number of ranks, one GPU each; needed unless placement lists the hosts."""
     placement: Placement = "spread"
-    """spread: over all racks evenly; packed: over as few racks as possible; or the host of each rank."""
+    """spread: over all racks evenly; packed: over as few as possible; random: drawn by the file's seed; local: on one
+    host, in one rack or in racks near to each other; or the host of each rank."""
     movable: StrictBool = False
     """Whether a policy that chooses placements (cassini) may put the job elsewhere before the run begins."""
     program: Program = "ddp"
@@ -180,6 +182,9 @@ class ScenarioFile(Section):
     share_gpus: StrictBool = False
     """Whether several jobs may use one GPU."""
     jobs: Annotated[tuple[JobSection, ...], Field(min_length=1)]
+    queue: Literal["fifo", "srpt"] | None = None
+    """Jobs wait for free GPUs, and are placed when they get them (simulator only). fifo: none overtakes another; srpt:
+    the one with the least left to do begins first, and those that fit overtake those that don't."""
     policy: PolicySection = PolicySection(name="fair")
     background: tuple[BackgroundSection, ...] = ()
     capture: tuple[StrictStr, ...] = ()

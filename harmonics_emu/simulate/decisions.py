@@ -27,9 +27,15 @@ class Observer:
     """Turns the engine's arrays into the JobStates of a snapshot; remembers what was measured last."""
 
     def __init__(self, jobs: Sequence[Job], fabric: Fabric) -> None:
-        self._specs = jobs
+        self._specs = list(jobs)
+        self._fabric = fabric
         self._transfers = [job_transfers(job, fabric.rack_of) for job in jobs]
         self._measured: list[tuple[float, float | None]] = [(job.compute_s, None) for job in jobs]
+
+    def moved(self, index: int, job: Job) -> None:
+        """A job that has not begun yet is on other hosts than it was."""
+        self._specs[index] = job
+        self._transfers[index] = job_transfers(job, self._fabric.rack_of)
 
     def look(
         self, jobs: Jobs, queue: EventQueue, progress: Progress, arriving: Sequence[int], now: float

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,9 +19,10 @@ from harmonics_emu.schedulers.fair import policy as fair
 from harmonics_emu.schedulers.interface import Plan, Policy, Snapshot, WeightedPolicy
 from harmonics_emu.simulate.counters import LinkCounters
 from harmonics_emu.simulate.decisions import Observer, decide
-from harmonics_emu.simulate.entities import Granularity, entities_of
+from harmonics_emu.simulate.entities import Granularity, entities_of, job_flows, waiting_entities
 from harmonics_emu.simulate.jitter import SlowestRank
 from harmonics_emu.simulate.kernel.loop import (
+    ABSENT,
     DONE,
     DRAW,
     ENDED,
@@ -40,6 +41,9 @@ from harmonics_emu.simulate.stalls import explain_stall
 from harmonics_emu.simulate.state import check_inputs, new_jobs
 from topologies.fabric import Fabric
 from workloads.job import Background, Job, LinkEvent
+
+if TYPE_CHECKING:  # scenario reaches this module
+    from harmonics_emu.scenario.waiting import WaitingRoom
 
 MAX_DECISIONS = 100_000
 FUTILE_EPOCHS = 3
@@ -76,13 +80,17 @@ def simulate(
     background: Sequence[Background] = (),
     events: Sequence[LinkEvent] = (),
     options: Options | None = None,
+    room: WaitingRoom | None = None,
 ) -> Records:
     """Run jobs to their end. The same arguments give the same records, but for the solve times of decisions.
+
+    room: where jobs wait for GPUs, an empty one, which is used up; jobs then run on the hosts that it gives them. None
+    lets each begin on its own hosts when it comes.
 
     UsageError for jobs, traffic or events that can't be simulated; RunFailed for a plan that can't be carried out.
     A job that stalls for good ends as failed, with the cause in its outcome.
     """
-    return Simulation(fabric, jobs, policy, seed, background, events, options or Options()).run()
+    return Simulation(fabric, jobs, policy, seed, background, events, options or Options(), room).run()
 
 
 class Simulation:
@@ -97,12 +105,21 @@ class Simulation:
         background: Sequence[Background],
         events: Sequence[LinkEvent],
         options: Options,
+        room: WaitingRoom | None = None,
     ) -> None:
         check_inputs(fabric, jobs, background, events)
         _refuse_short_epochs(jobs, policy, options.epoch_s)
-        self._fabric, self._specs, self._policy, self._seed = fabric, jobs, policy, seed
+        self._fabric, self._specs, self._policy, self._seed = fabric, list(jobs), policy, seed
+        self._submitted = [job.start_s for job in jobs]
+        self._room = room
         self._background, self._options = tuple(background), options
-        entities = entities_of(jobs, background, fabric, options.granularity)
+        if room is not None and options.granularity != "collective":
+            raise UsageError("jobs that queue are simulated with whole collectives only")
+        entities = (
+            entities_of(jobs, background, fabric, options.granularity)
+            if room is None
+            else waiting_entities(jobs, background)
+        )
         self._network = Network(fabric, seed, entities)
         self._changes = deque(sorted(events, key=lambda event: event.at_s))
         self._arrivals = deque(sorted(range(len(jobs)), key=lambda index: jobs[index].start_s))
@@ -163,6 +180,9 @@ class Simulation:
                 self._counters.take(self._counters.due_s, self._bytes_carried(now))
             changed = self._take_changes(now)
             arriving = self._take_arrivals(now)
+            if self._room is not None:
+                arriving = self._begin_waiting(self._room, arriving, now)
+                changed = changed or bool(arriving)
             epoch_due = next_epoch <= now
             if epoch_due:
                 epochs += 1
@@ -189,6 +209,26 @@ class Simulation:
         while self._arrivals and self._specs[self._arrivals[0]].start_s <= now:
             arriving.append(self._arrivals.popleft())
         return arriving
+
+    def _begin_waiting(self, room: WaitingRoom, arrived: Sequence[int], now: float) -> list[int]:
+        """Free the GPUs of jobs that have ended, and give them to those that wait or come now; which of them begin."""
+        for index in room.running:
+            if self._jobs.phase[index] == DONE:
+                room.leave(index)
+                self._network.give_flows(index, ())
+        for index in arrived:
+            room.arrive(index)
+        begun = []
+        for index, hosts in room.admit():
+            job = replace(self._specs[index], hosts=hosts, start_s=now)
+            flows = job_flows(job, self._fabric)
+            self._specs[index] = job
+            self._network.give_flows(index, flows)
+            self._observer.moved(index, job)
+            if not flows:
+                self._jobs.bucket_bytes[self._jobs.bucket[index] : self._jobs.bucket[index + 1]] = 0.0
+            begun.append(index)
+        return begun
 
     def _draw(self, index: int) -> None:
         """Give a job with jitter its next compute factors, from the next iteration on."""
@@ -256,10 +296,14 @@ class Simulation:
         outcomes = {}
         for index, job in enumerate(self._specs):
             if jobs.phase[index] == DONE:
-                outcome = JobOutcome(job.name, "done", job.start_s, float(jobs.ended[index]))
+                outcome = JobOutcome(job.name, "done", self._submitted[index], float(jobs.ended[index]))
             else:
-                error = explain_stall(self._network, self._layout, self._plan, jobs, index, now)
-                outcome = JobOutcome(job.name, "failed", job.start_s, now, error)
+                error = (
+                    f"still waited for GPUs at {now:g} s, behind jobs that stalled"
+                    if jobs.phase[index] == ABSENT
+                    else explain_stall(self._network, self._layout, self._plan, jobs, index, now)
+                )
+                outcome = JobOutcome(job.name, "failed", self._submitted[index], now, error)
             outcomes[job.name] = outcome
         rows = zip(self._specs, jobs.row, jobs.done, strict=False)
         return Records(

@@ -66,6 +66,11 @@ def job_flows(job: Job, fabric: Fabric) -> tuple[Flow, ...]:
     return tuple(flow for flow in flows if flow.src != flow.dst or fabric.intra_host_bps is not None)
 
 
+def waiting_entities(jobs: Iterable[Job], background: Iterable[Background]) -> list[Entity]:
+    """One entity a job, in job order, whose flows come with its hosts; those of background traffic last."""
+    return [Entity(job.name, index, ()) for index, job in enumerate(jobs)] + _background_entities(background)
+
+
 def entities_of(
     jobs: Iterable[Job], background: Iterable[Background], fabric: Fabric, granularity: Granularity
 ) -> list[Entity]:
@@ -77,7 +82,11 @@ def entities_of(
             found.append(Entity(job.name, index, flows))
         else:
             found.extend(Entity(job.name, index, (flow,)) for flow in flows)
-    for traffic in background:
-        flow = Flow(traffic.src, traffic.dst, 1.0)
-        found.append(Entity(BACKGROUND, -1, (flow,), limit=traffic.rate_bps / 8))
-    return found
+    return found + _background_entities(background)
+
+
+def _background_entities(background: Iterable[Background]) -> list[Entity]:
+    return [
+        Entity(BACKGROUND, -1, (Flow(traffic.src, traffic.dst, 1.0),), limit=traffic.rate_bps / 8)
+        for traffic in background
+    ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harmonics_emu.errors import UsageError
 from harmonics_emu.schedulers.interface import HostPair, Plan
-from harmonics_emu.simulate.entities import Entity
+from harmonics_emu.simulate.entities import Entity, Flow
 from harmonics_emu.simulate.kernel.sharing import Floats, Ints, Sharing, new_sharing
 from harmonics_emu.simulate.routing import Router, capacities
 from topologies.fabric import Fabric, Path
@@ -61,7 +61,7 @@ class Network:
 
     def __init__(self, fabric: Fabric, seed: int, entities: Sequence[Entity]) -> None:
         self.fabric = fabric
-        self.entities = entities
+        self.entities = list(entities)
         self.links: dict[str, int] = {}
         self.rates = capacities(fabric)
         self.router = Router(fabric, seed)
@@ -77,6 +77,11 @@ class Network:
             self.router.down -= set(names)
         elif event.rate_bps is not None:
             self.rates |= dict.fromkeys(names, event.rate_bps / 8)
+
+    def give_flows(self, index: int, flows: tuple[Flow, ...]) -> None:
+        """Let an entity that sends nothing now have other flows from the next layout on."""
+        self.entities[index] = replace(self.entities[index], flows=flows)
+        self._loads.pop(index, None)
 
     def load(self, index: int, plan: Plan) -> Load:
         """What an entity puts on its links now."""
@@ -101,7 +106,7 @@ class Network:
                 carried[link] = carried.get(link, 0.0) + flow.share
                 flows[link] = flows.get(link, 0) + 1
                 self.links.setdefault(link, len(self.links))
-        tightest = max(carried, key=lambda link: carried[link] / self._nominal[link])
+        tightest = max(carried, key=lambda link: carried[link] / self._nominal[link], default=None)
         return Load(
             planned=planned,
             down=self.router.down,
@@ -109,7 +114,7 @@ class Network:
             link=np.array([self.links[link] for link in carried], np.int64),
             carried=np.array(list(carried.values())),
             sent=sent,
-            scale=carried[tightest] / flows[tightest],
+            scale=carried[tightest] / flows[tightest] if tightest is not None else 1.0,
         )
 
     def lay_out(self, plan: Plan) -> Layout:

@@ -44,6 +44,12 @@ def simulate_scenario(
         if job.command:
             raise UsageError(f"job {job.name} runs a command, of which the simulator knows nothing: emulate it")
     options = engine_options(scenario)
+    known = dict(isolated or {})
+    moved_from = {} if placing is None else placing.moved_from
+    for job in jobs:
+        if job.name not in known:
+            unmoved = replace(job, hosts=moved_from.get(job.name, job.hosts))
+            known[job.name] = _predicted(fabric, unmoved, scenario.seed)
     records = simulate(
         fabric,
         jobs,
@@ -52,15 +58,10 @@ def simulate_scenario(
         scenario.background(),
         scenario.events(),
         options,
+        scenario.waiting_room([known[job.name].training_s or 0.0 for job in jobs]),
     )
-    known, moved_from = dict(isolated or {}), {}
     if placing is not None:
         records.decisions.insert(0, placing.decision)
-        moved_from = placing.moved_from
-    for job in jobs:
-        if job.name not in known:
-            unmoved = replace(job, hosts=moved_from.get(job.name, job.hosts))
-            known[job.name] = _predicted(fabric, unmoved, scenario.seed)
     result = build_result(records, jobs, fabric, scenario.name, known, Fidelity(verdict="faithful"))
     if directory is not None:
         settings = {"granularity": options.granularity, "sample_s": options.sample_s, "epoch_s": options.epoch_s}

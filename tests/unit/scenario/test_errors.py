@@ -345,9 +345,9 @@ WRONG = {
         5:10: jobs[1].name: a name must be one line of printable text without spaces around it
         6:10: jobs[2].name: a name must be one line of printable text without spaces around it
         7:10: jobs[3].name: must be text, not 3; hint: put it in quotes: "3"
-        8:38: jobs[4].workers: asks for one GPU, but the fabric has 4, none of them free; hint: ask for fewer, add hosts, or set share_gpus: true
+        8:38: jobs[4].workers: asks for one GPU, but the fabric has 4, none of them free; hint: ask for fewer, add hosts, set share_gpus: true, or let jobs wait with queue: fifo
         9:10: jobs[5].name: 'a' is the name of jobs[4] already; hint: give each job a name of its own
-        9:38: jobs[5].workers: asks for one GPU, but the fabric has 4, none of them free; hint: ask for fewer, add hosts, or set share_gpus: true
+        9:38: jobs[5].workers: asks for one GPU, but the fabric has 4, none of them free; hint: ask for fewer, add hosts, set share_gpus: true, or let jobs wait with queue: fifo
         """,
     ),
     "model, program, precision": (
@@ -434,8 +434,8 @@ WRONG = {
             f"name: c, gradients: 1MB, workers: 5, {REST}",
         ),
         """
-        5:38: jobs[1].workers: asks for 2 GPUs, but the fabric has 4, 1 of them free; hint: ask for fewer, add hosts, or set share_gpus: true
-        6:38: jobs[2].workers: asks for 5 GPUs, but the fabric has 4, 1 of them free; hint: ask for fewer, add hosts, or set share_gpus: true
+        5:38: jobs[1].workers: asks for 2 GPUs, but the fabric has 4, 1 of them free; hint: ask for fewer, add hosts, set share_gpus: true, or let jobs wait with queue: fifo
+        6:38: jobs[2].workers: asks for 5 GPUs, but the fabric has 4, 1 of them free; hint: ask for fewer, add hosts, set share_gpus: true, or let jobs wait with queue: fifo
         """,
     ),
     "hosts that do not exist": (
@@ -464,7 +464,7 @@ WRONG = {
         """
         4:63: jobs[0].workers: is 3, but placement lists 2 hosts; hint: list one host a worker, or leave workers out
         5:40: jobs[1].placement: lists no hosts; hint: list the host of each worker, or write spread
-        6:40: jobs[2].placement: must be spread or packed or a list of hosts, not 'scatter'; hint: there are: spread, packed
+        6:40: jobs[2].placement: must be spread or packed or random or local or a list of hosts, not 'scatter'; hint: there are: spread, packed, random, local
         """,
     ),
     "traffic": (

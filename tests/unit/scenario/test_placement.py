@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harmonics_emu.scenario.placement import NoRoom, Placer
+from harmonics_emu.scenario.locality import local_shares, rack_groups
+from harmonics_emu.scenario.placement import RULES, NoRoom, Placer
 from topologies.fabric import Fabric
+from topologies.fat_tree import fat_tree
 from topologies.rack_spine import rack_spine
 
 GBIT = 10**9
@@ -106,3 +109,61 @@ def test_invariants(rack_count: int, hosts: int, gpus: int, share: bool, jobs: l
         used.update(placed)
     if not share:
         assert all(count <= gpus for count in used.values())
+
+
+def test_local_takes_one_host_then_one_rack() -> None:
+    placer = Placer(racks(2, 2, gpus=4))
+    assert placer.local(3) == ("r0h0",) * 3
+    assert placer.local(6) == ("r1h0",) * 4 + ("r1h1",) * 2
+    assert placer.local(2) == ("r1h1",) * 2
+    assert placer.local(5) == ("r0h0", *("r0h1",) * 4)
+
+
+def test_local_stays_in_a_pod() -> None:
+    """Pods of a fat-tree with two edge switches of two hosts; packed would leave the pod for emptier racks."""
+    placer = Placer(fat_tree(4, GBIT))
+    placer.reserve(["p0e0h0", "p1e0h0", "p2e0h0"])
+    assert placer.local(3) == ("p0e0h1", "p0e1h0", "p0e1h1")
+    assert placer.local(4) == ("p3e0h0", "p3e0h1", "p3e1h0", "p3e1h1")
+    assert placer.local(6) == ("p1e0h1", "p1e1h0", "p1e1h1", "p2e0h1", "p2e1h0", "p2e1h1")
+
+
+def test_groups_of_racks() -> None:
+    assert rack_groups(racks(3, 2)) == [[0, 1, 2]]
+    assert rack_groups(fat_tree(4, GBIT)) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+@given(st.lists(st.integers(0, 5), min_size=4, max_size=4), st.data())
+def test_local_shares_fit_and_leave_a_group_only_when_none_has_room(free: list[int], data: st.DataObject) -> None:
+    if not sum(free):
+        return
+    workers = data.draw(st.integers(1, sum(free)))
+    groups = [[0, 1], [2, 3]]
+    shares = local_shares(free, groups, workers)
+    assert sum(shares.values()) == workers
+    assert all(0 < share <= free[rack] for rack, share in shares.items())
+    if any(sum(free[rack] for rack in group) >= workers for group in groups):
+        assert len({rack // 2 for rack in shares}) == 1
+    if max(free) >= workers:
+        assert len(shares) == 1
+
+
+@given(st.sampled_from(RULES), st.lists(st.integers(1, 6), max_size=8), st.integers(0, 99))
+def test_released_gpus_can_be_had_again(rule: str, sizes: list[int], seed: int) -> None:
+    placer = Placer(racks(3, 2, gpus=2))
+    before = placer.free
+    placed = []
+    for size in sizes:
+        if size <= placer.free:
+            placed.append(placer.place(rule, size, Random(seed)))
+            assert not placer.has_room(placed[-1] * 2)
+    for hosts in placed:
+        placer.release(hosts)
+    assert placer.free == before
+    assert Counter(placer.place(rule, before, Random(seed))).most_common()[-1][1] == 2
+
+
+def test_random_placement_is_that_of_its_seed() -> None:
+    first, again = (Placer(racks(8, 4)).place("random", 8, Random("x")) for _ in range(2))
+    assert first == again
+    assert len({Placer(racks(8, 4)).place("random", 8, Random(seed)) for seed in range(20)}) > 10
