@@ -19,6 +19,7 @@ MIB = 2**20
 FIRST_BUCKET_CAP = MIB
 """DistributedDataParallel keeps its first bucket small, so that communication starts early."""
 DEFAULT_BUCKET_CAP = 25 * MIB
+MAX_EVEN_TENSORS = 10_000
 ELEMENT_BYTES: Mapping[Precision, int] = MappingProxyType({"fp32": 4, "fp16": 2})
 """bf16 takes as much as fp16."""
 
@@ -75,6 +76,13 @@ class Model:
         if filled:
             buckets.append(filled)
         return tuple(buckets)
+
+
+def even_tensors(parameters: int) -> tuple[int, ...]:
+    """Tensors of 1 MiB in fp32 that come to `parameters`; of more where there were over MAX_EVEN_TENSORS of them."""
+    size = max(MIB // ELEMENT_BYTES["fp32"], -(-parameters // MAX_EVEN_TENSORS))
+    whole, rest = divmod(parameters, size)
+    return (rest,) * bool(rest) + (size,) * whole
 
 
 def custom_model(name: str, tensors: Sequence[int], compute_s: Mapping[str, float], source: str) -> Model:

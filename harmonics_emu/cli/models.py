@@ -13,16 +13,19 @@ if TYPE_CHECKING:
 
 
 @click.command("models")
+@click.argument("scenario", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON, with buckets, estimates and sources.")
-def command(as_json: bool) -> None:
+def command(scenario: str | None, as_json: bool) -> None:
     """List the models of the catalogue: parameters, gradient bytes by precision, DDP's buckets, compute times.
 
     A time with ~ is estimated from the model's arithmetic, not measured; a scenario takes it only where it names it, as
-    `gpu: a100-batch32-estimate`.
+    `gpu: a100-batch32-estimate`. With SCENARIO, the models of its own come first.
     """
+    from harmonics_emu.cli.options import load
     from workloads.models import find_model, model_names
 
-    models = [find_model(name) for name in model_names()]
+    own = [] if scenario is None else [section.build() for section in load(scenario).file.models]
+    models = own + [find_model(name) for name in model_names()]
     if as_json:
         print_json({"models": [_row(model) for model in models]})
         return
@@ -50,8 +53,8 @@ def _row(model: Model) -> dict[str, Any]:
 
 
 def _cells(model: Model) -> tuple[object, ...]:
-    """The default compute time, or an estimate for an A100 where there is none."""
-    setting = model.default_compute or next(name for name in model.compute_s if name.startswith("a100"))
+    """The default compute time, or an estimate for an A100 where there is one."""
+    setting = model.default_compute or next((name for name in model.compute_s if name.startswith("a100")), None)
     estimated = "" if setting == model.default_compute else "~"
     return (
         model.name,
@@ -59,8 +62,8 @@ def _cells(model: Model) -> tuple[object, ...]:
         _short(model.gradient_bytes("fp32"), "B"),
         _short(model.gradient_bytes("fp16"), "B"),
         len(model.bucket_bytes("fp32")),
-        estimated + _time(model.compute_s[setting]),
-        setting.removesuffix("-estimate"),
+        None if setting is None else estimated + _time(model.compute_s[setting]),
+        None if setting is None else setting.removesuffix("-estimate"),
     )
 
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from harmonics_emu.importing import Imported
 
 
+PLACEMENTS = ("packed", "spread", "random", "local")
+"""The rules of harmonics_emu.scenario.placement, which takes long to import."""
+
+
 @click.group("trace")
 def command() -> None:
     """Bring in job logs, profiler traces, topologies and benchmarks."""
@@ -36,7 +40,8 @@ def command() -> None:
 @click.option("--spines", type=click.IntRange(1, 1024), default=2, show_default=True)
 @click.option("--host-rate", metavar="RATE", help="As 100Gbit; default: the trace's own, or 100Gbit.")
 @click.option("--oversubscription", type=click.FloatRange(0, 1000, min_open=True), default=2, show_default=True)
-@click.option("--placement", type=click.Choice(["packed", "spread"]), default="packed", show_default=True)
+@click.option("--placement", type=click.Choice(PLACEMENTS), default="packed", show_default=True)
+@click.option("--queue", type=click.Choice(["fifo", "srpt", "none"]), default="fifo", show_default=True)
 @json_option("Print what was read as JSON.")
 def import_command(files: tuple[Path, ...], target: Path | None, as_json: bool, **given: Any) -> None:
     """Make a scenario of FILES: what they are is seen from what they hold.
@@ -49,7 +54,8 @@ def import_command(files: tuple[Path, ...], target: Path | None, as_json: bool, 
     benchmarks      output of nccl-tests
 
     All may be gzipped. Rows that can't be used are skipped and counted. Without --as nothing is written. A shrunk log
-    has fewer iterations, and its jobs come sooner one after another: its load stays as it is.
+    has fewer iterations, and its jobs come sooner one after another: its load stays as it is. Jobs that need more GPUs
+    than are free wait in the --queue; with none, those that would have to wait are left out.
     """
     imported = _import(files, target, given)
     if target is not None:

@@ -119,7 +119,7 @@ def _import(read: _Read, options: ImportOptions, name: str) -> Imported:
     rate_bps, fabric = _fabric(read, options)
     gpus = _gpus(fabric)
     selection = select_jobs((job for log in read.logs for job in log), options.jobs, gpus)
-    taken = at_once(selection.jobs, gpus)
+    taken = at_once(selection.jobs, gpus) if options.queue == "none" else selection.jobs
     names = Names()
     first_s = taken[0].submit_s if taken else 0.0
     jobs = [logged_job(job, names, options, rate_bps, first_s) for job in taken]
@@ -144,6 +144,8 @@ def _import(read: _Read, options: ImportOptions, name: str) -> Imported:
         },
     }
     file: dict[str, Any] = {"name": name, "description": _description(read, options), "fabric": fabric}
+    if options.queue != "none" and sum(job["workers"] for job in jobs) > gpus:
+        file["queue"] = options.queue
     file["jobs"] = jobs
     text, scenario = _written(file, name)
     if read.recorded:

@@ -18,7 +18,8 @@ class ImportOptions:
     jobs: the most that are taken, the first submitted ones. shrink: iterations and submission times are divided by it,
     which leaves the load as it is. iterations, workers: of jobs of which the trace does not tell them. models: one is
     drawn for each job of a log that tells none. host_rate_bps: None for the trace's own rate, or DEFAULT_HOST_RATE_BPS
-    where it has none. oversubscription: what a rack's hosts can send over what its uplinks carry.
+    where it has none. oversubscription: what a rack's hosts can send over what its uplinks carry. queue: in which order
+    jobs wait for GPUs, 'none' for leaving out those that would have to wait.
     """
 
     jobs: int = 60
@@ -33,3 +34,4 @@ class ImportOptions:
     host_rate_bps: int | None = None
     oversubscription: float = 2.0
     placement: str = "packed"
+    queue: str = "fifo"

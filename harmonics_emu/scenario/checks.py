@@ -6,16 +6,16 @@ A section value that the schema refused is None here; it has its problem already
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from harmonics_emu.scenario.placement import NoRoom, Placer, placement_draw
 from harmonics_emu.scenario.problems import MAX_SHOWN, Location, did_you_mean, shown
-from harmonics_emu.scenario.schema import CommandSection, JobSection, ScenarioFile
+from harmonics_emu.scenario.schema import CommandSection, JobSection, ModelSection, ScenarioFile
 from topologies.fabric import Fabric
 from workloads.collectives import PARAMETER_SERVER, PIPELINE, RING_ALL_REDUCE, rank_transfers
 from workloads.job import Job
-from workloads.models import find_model
+from workloads.models import find_model, model_names
 
 MAX_RANKS = 200_000
 MAX_BUCKETS = 20_000
@@ -47,10 +47,12 @@ def check(sections: ScenarioFile) -> Checked:
     if sections.worst_case and sections.offsets:
         what = "given, but worst_case says that jobs start in step"
         complaints.append(Complaint(("offsets",), what, "remove one of the two"))
+    complaints.extend(_check_models(sections))
     complaints.extend(_check_queue(sections))
+    models = {model.name: model for model in sections.models or () if model is not None and model.name is not None}
     for index, job in enumerate(sections.jobs or ()):
         if job is not None:
-            complaints.extend(_check_job(("jobs", index), job))
+            complaints.extend(_check_job(("jobs", index), job, models))
     hosts: tuple[tuple[str, ...], ...] = ()
     if fabric is not None:
         names = _Names(fabric)
@@ -82,6 +84,23 @@ def _check_names(sections: ScenarioFile) -> Iterator[Complaint]:
             yield Complaint(("jobs", index, "name"), what, "give each job a name of its own")
 
 
+def _check_models(sections: ScenarioFile) -> Iterator[Complaint]:
+    """Models of the scenario's own have names of their own, and one account of their size."""
+    seen = set(model_names())
+    for index, model in enumerate(sections.models or ()):
+        if model is None:
+            continue
+        at = ("models", index)
+        if model.name is not None and model.name in seen:
+            yield Complaint((*at, "name"), f"there is a model {shown(model.name)} already", "give it another name")
+        seen.add(model.name)
+        sizes = model.model_fields_set & {"tensors", "parameters"}
+        if len(sizes) == 2:
+            yield Complaint((*at, "parameters"), "given together with tensors", "keep one of them")
+        elif not sizes:
+            yield Complaint((*at, "parameters"), "missing", "say how many, as parameters: 25000000, or list tensors")
+
+
 def _check_queue(sections: ScenarioFile) -> Iterator[Complaint]:
     if sections.queue is None:
         return
@@ -93,9 +112,9 @@ def _check_queue(sections: ScenarioFile) -> Iterator[Complaint]:
             yield Complaint(("jobs", index, "movable"), what, "remove it, or queue")
 
 
-def _check_job(at: Location, job: JobSection) -> Iterator[Complaint]:
+def _check_job(at: Location, job: JobSection, models: Mapping[str, ModelSection]) -> Iterator[Complaint]:
     yield from _check_payload(at, job)
-    yield from _check_compute(at, job)
+    yield from _check_compute(at, job, models)
     yield from _check_collective(at, job)
     if "workers" not in job.model_fields_set and isinstance(job.placement, str):
         yield Complaint((*at, "workers"), "missing", "say how many, as workers: 4, or list the hosts in placement")
@@ -125,22 +144,41 @@ def _check_payload(at: Location, job: JobSection) -> Iterator[Complaint]:
         yield Complaint((*at, "bucket"), what, "use larger buckets")
 
 
-def _check_compute(at: Location, job: JobSection) -> Iterator[Complaint]:
-    """The compute time must be said once, or stand in the catalogue."""
+def _check_compute(at: Location, job: JobSection, models: Mapping[str, ModelSection]) -> Iterator[Complaint]:
+    """The model must exist, and the compute time must be said once, or stand in the catalogue."""
     if job.compute is None or (job.model is None and "model" in job.model_fields_set):
         return
-    model = find_model(job.model) if job.model is not None else None
-    times = model.compute_s if model is not None else {}
+    try:
+        times, default = _compute_times(job, models)
+    except KeyError:
+        hint = did_you_mean(str(job.model), (*models, *model_names()))
+        yield Complaint((*at, "model"), f"the catalogue has no model {shown(job.model)}", hint)
+        return
+    if times is None:
+        return  # its model has a complaint
     written = "iteration" in job.compute.model_fields_set
     if "gpu" in job.model_fields_set and written:
         yield Complaint((*at, "gpu"), "given together with compute.iteration", "remove one of the two")
     elif job.gpu is not None and job.gpu not in times:
         what = f"the catalogue has no compute time of {job.model or 'a job without model'} on {shown(job.gpu)}"
         yield Complaint((*at, "gpu"), what, did_you_mean(job.gpu, times) if times else "give compute.iteration instead")
-    elif job.program == "ddp" and not written and job.gpu is None and not (model and model.default_compute):
+    elif job.program == "ddp" and not written and job.gpu is None and default is None:
         what = f"has no iteration time, and the catalogue has {'only estimates' if times else 'none'}"
         instead = f", or take an estimate, as gpu: {next(iter(times))}" if times else ""
         yield Complaint((*at, "compute"), what, "give it, as compute: {iteration: 75ms}" + instead)
+
+
+def _compute_times(
+    job: JobSection, models: Mapping[str, ModelSection]
+) -> tuple[Mapping[str, float] | None, str | None]:
+    """The compute times of a job's model, and which is the default. KeyError if there is no such model."""
+    if job.model is None:
+        return {}, None
+    if job.model not in models:
+        model = find_model(job.model)
+        return model.compute_s, model.default_compute
+    times = models[job.model].compute
+    return times, next(iter(times or ()), None)
 
 
 def _check_collective(at: Location, job: JobSection) -> Iterator[Complaint]:

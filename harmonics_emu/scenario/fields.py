@@ -21,7 +21,6 @@ from pydantic import (
 from harmonics_emu.scenario import quantities as q
 from harmonics_emu.scenario.problems import did_you_mean, shown
 from harmonics_emu.schedulers.registry import policy_names
-from workloads.models import find_model, model_names
 
 PUBLISHED_POLICIES = ("harmonics", "optimal", "crux", "cassini", "harmony")
 """Policies that scenarios may name whether or not they are installed: the file is right, only running it needs them."""
@@ -83,16 +82,6 @@ def _name(text: str) -> str:
     return text
 
 
-def _model(name: str) -> str:
-    try:
-        find_model(name)
-    except KeyError:
-        raise q.InvalidQuantity(
-            f"the catalogue has no model {shown(name)}", did_you_mean(name, model_names())
-        ) from None
-    return name
-
-
 def _policy(name: str) -> str:
     known = tuple(dict.fromkeys((*policy_names(), *PUBLISHED_POLICIES)))
     if name not in known:
@@ -102,7 +91,6 @@ def _policy(name: str) -> str:
 
 Name = Annotated[StrictStr, AfterValidator(_name)]
 NodeName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
-ModelName = Annotated[StrictStr, AfterValidator(_model)]
 PolicyName = Annotated[StrictStr, AfterValidator(_policy)]
 Text = StrictStr
 

@@ -16,6 +16,7 @@ _TITLES = {
     "Custom": "fabric: custom",
     "CustomLinkSection": "links of a custom fabric",
     "ScaleSection": "scale",
+    "ModelSection": "models",
     "JobSection": "jobs",
     "ComputeSection": "compute of a job",
     "CommandSection": "program of a job",
@@ -70,6 +71,8 @@ def _value(described: Mapping[str, Any]) -> str:
         return "as " + ", ".join(f"`{example}`" for example in described["examples"])
     if described["type"] == "array":
         return f"list of {_value(described['items'])}"
+    if described["type"] == "object":
+        return f"mapping of names to {_value(described['additionalProperties'])}"
     if described["type"] == "boolean":
         return "`true`, `false`"
     words = {"string": "text", "integer": "whole number", "number": "number"}[described["type"]]

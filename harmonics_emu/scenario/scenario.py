@@ -20,7 +20,7 @@ from harmonics_emu.scenario.waiting import Request, WaitingRoom
 from harmonics_emu.schedulers.registry import find_policy
 from topologies.fabric import Fabric
 from workloads.job import Background, Job, LinkEvent
-from workloads.models import find_model
+from workloads.models import Model
 
 ELEMENT_BYTES = 4
 """What the ranks send is fp32, so scaled buckets are whole numbers of these."""
@@ -95,7 +95,7 @@ class Scenario:
     @cached_property
     def _jobs(self) -> tuple[Job, ...]:
         return tuple(
-            _job(index, section, hosts, self.scale, start_s)
+            _job(index, section, self.file.model_of(section), hosts, self.scale, start_s)
             for index, (section, hosts, start_s) in enumerate(
                 zip(self.file.jobs, self._hosts(), _starts(self.file), strict=True)
             )
@@ -197,16 +197,17 @@ def resolve(sections: ScenarioFile, hosts: tuple[tuple[str, ...], ...]) -> Scena
     """Checked sections with rules replaced by what they come to: hosts of ranks, compute times, uplink rates."""
     queued = sections.queue is not None
     jobs = tuple(
-        _resolve_job(job, placed, job.placement if queued else placed)
+        _resolve_job(job, sections.model_of(job), placed, job.placement if queued else placed)
         for job, placed in zip(sections.jobs, hosts, strict=True)
     )
     return sections.model_copy(update={"jobs": jobs, "fabric": sections.fabric.resolved()})
 
 
-def _resolve_job(job: JobSection, hosts: tuple[str, ...], placement: str | tuple[str, ...]) -> JobSection:
+def _resolve_job(
+    job: JobSection, model: Model | None, hosts: tuple[str, ...], placement: str | tuple[str, ...]
+) -> JobSection:
     compute = job.compute
-    if compute.iteration is None and job.model is not None:
-        model = find_model(job.model)
+    if compute.iteration is None and model is not None:
         gpu = job.gpu or model.default_compute
         if gpu is not None:
             compute = compute.model_copy(update={"iteration": model.compute_s[gpu]})
@@ -240,7 +241,9 @@ def _drawn(seed: int, job: str) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-def _job(index: int, section: JobSection, hosts: tuple[str, ...], scale: Fraction, start_s: float) -> Job:
+def _job(
+    index: int, section: JobSection, model: Model | None, hosts: tuple[str, ...], scale: Fraction, start_s: float
+) -> Job:
     command = section.program.command if isinstance(section.program, CommandSection) else ()
     return Job(
         name=section.name,
@@ -251,7 +254,7 @@ def _job(index: int, section: JobSection, hosts: tuple[str, ...], scale: Fractio
         compute_s=section.compute.iteration or 0.0,
         overlap=section.compute.overlap,
         compute_cv=section.compute.jitter,
-        bucket_bytes=tuple(_scaled(size, scale) for size in _real_buckets(section)),
+        bucket_bytes=tuple(_scaled(size, scale) for size in _real_buckets(section, model)),
         collective=section.collective,
         model=section.model,
         warmup=0 if command else section.warmup,
@@ -265,10 +268,10 @@ def _job(index: int, section: JobSection, hosts: tuple[str, ...], scale: Fractio
     )
 
 
-def _real_buckets(section: JobSection) -> tuple[int, ...]:
+def _real_buckets(section: JobSection, model: Model | None) -> tuple[int, ...]:
     """Real bytes of each collective of an iteration, in the order in which they become ready."""
-    if section.model is not None:
-        return find_model(section.model).bucket_bytes(section.precision, section.bucket)
+    if model is not None:
+        return model.bucket_bytes(section.precision, section.bucket)
     if section.sizes is not None:
         return section.sizes
     whole, rest = divmod(section.gradients or 0, section.bucket)

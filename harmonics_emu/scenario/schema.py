@@ -16,7 +16,6 @@ from pydantic_core import core_schema
 from harmonics_emu.scenario.fabrics import FabricSection
 from harmonics_emu.scenario.fields import (
     Count,
-    ModelName,
     Name,
     PolicyName,
     PositiveTime,
@@ -31,9 +30,10 @@ from harmonics_emu.scenario.fields import (
 )
 from harmonics_emu.scenario.placement import Rule
 from workloads.job import LEVELS
-from workloads.models import DEFAULT_BUCKET_CAP
+from workloads.models import DEFAULT_BUCKET_CAP, Model, custom_model, even_tensors, find_model
 
 MAX_SEED = 10**18
+Elements = Annotated[StrictInt, Field(ge=1, le=10**13)]
 
 
 class ScaleSection(Section):
@@ -41,6 +41,25 @@ class ScaleSection(Section):
 
     rate: Scale = Fraction(1)
     """Emulated over real rate. Rates in the file are emulated; bytes are real and shrink by this factor."""
+
+
+class ModelSection(Section):
+    """A model that the catalogue does not have."""
+
+    name: Name
+    tensors: Annotated[tuple[Elements, ...], Field(min_length=1, max_length=20_000)] | None = None
+    """Elements of each parameter tensor, in the order of model.parameters(): buckets are cut as DDP cuts them."""
+    parameters: Elements | None = None
+    """Instead of tensors: how many in all, as if they were in tensors of 1 MiB."""
+    compute: Annotated[dict[Name, PositiveTime], Field(max_length=100)] = {}  # noqa: RUF012
+    """Compute time of one iteration by GPU and setting, the default first, as {a100: 120ms}."""
+    source: Text = "the scenario's author"
+    """Where its figures come from."""
+
+    def build(self) -> Model:
+        """The model, once `checks` has passed it."""
+        tensors = self.tensors or even_tensors(self.parameters or 1)
+        return custom_model(self.name, tensors, self.compute, self.source)
 
 
 class ComputeSection(Section):
@@ -88,8 +107,8 @@ class JobSection(Section):
     """One training job."""
 
     name: Name
-    model: ModelName | None = None
-    """A model of the catalogue (`harmonics-emu models`): its gradients are what the job sends."""
+    model: Text | None = None
+    """A model of the catalogue (`harmonics-emu models`) or of `models`: its gradients are what the job sends."""
     gradients: Size | None = None
     """Instead of model: bytes of gradients of one iteration (real)."""
     sizes: Annotated[tuple[Size, ...], Field(min_length=1, max_length=1000)] | None = None
@@ -181,6 +200,8 @@ class ScenarioFile(Section):
     scale: ScaleSection = ScaleSection()
     share_gpus: StrictBool = False
     """Whether several jobs may use one GPU."""
+    models: tuple[ModelSection, ...] = ()
+    """Models that jobs train beside those of the catalogue."""
     jobs: Annotated[tuple[JobSection, ...], Field(min_length=1)]
     queue: Literal["fifo", "srpt"] | None = None
     """Jobs wait for free GPUs, and are placed when they get them (simulator only). fifo: none overtakes another; srpt:
@@ -196,6 +217,12 @@ class ScenarioFile(Section):
     """Draws hashed paths, offsets and compute jitter."""
     worst_case: StrictBool = False
     """Says that jobs are started in step on purpose."""
+
+    def model_of(self, job: JobSection) -> Model | None:
+        """What a job trains, None if it names no model. KeyError if there is none of that name."""
+        own = (model for model in self.models if model.name == job.model)
+        found = next(own, None)
+        return found.build() if found is not None else None if job.model is None else find_model(job.model)
 
 
 def json_schema() -> dict[str, Any]:

@@ -21,6 +21,7 @@ from harmonics_emu.scenario.schema import (
     ComputeSection,
     EventSection,
     JobSection,
+    ModelSection,
     ScaleSection,
     ScenarioFile,
 )
@@ -35,6 +36,7 @@ _FABRICS: dict[str, type[Section]] = {
 _SECTIONS: dict[str, type[Section]] = {
     "": ScenarioFile,
     "scale": ScaleSection,
+    "models": ModelSection,
     "jobs": JobSection,
     "compute": ComputeSection,
     "program": CommandSection,
@@ -105,6 +107,7 @@ def validate(document: Document) -> tuple[ScenarioFile, list[Problem]]:
 def _salvage_file(data: dict[str, Any]) -> ScenarioFile:
     sections: dict[str, tuple[Any, ...]] = {}
     kinds: tuple[tuple[str, type[Section]], ...] = (
+        ("models", ModelSection),
         ("jobs", JobSection),
         ("background", BackgroundSection),
         ("events", EventSection),

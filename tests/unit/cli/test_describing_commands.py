@@ -161,6 +161,17 @@ def test_models() -> None:
     assert "torchvision" in rows["vgg16"]["source"]
 
 
+def test_models_of_a_scenario_come_first(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        BAD.replace("100,", "100Mbit,").replace("1Gbps", "1Gbit").replace("priorty", "priority")
+        + "models: [{name: mine, parameters: 1000, compute: {a100: 1ms}}, {name: other, tensors: [9]}]\n"
+    )
+    rows = from_json("models", str(path))["models"]
+    assert [row["name"] for row in rows] == ["mine", "other", *model_names()]
+    assert invoke("models", str(path)).exit_code == 0
+
+
 @pytest.mark.parametrize("command", ["scenarios", "policies", "models"])
 def test_lists_fit_80_columns(command: str) -> None:
     result = invoke(command)

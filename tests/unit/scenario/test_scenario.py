@@ -272,3 +272,59 @@ def test_offsets_contradict_a_worst_case() -> None:
     with pytest.raises(ScenarioError, match="offsets: given, but worst_case says that jobs start in step"):
         scenario(offsets="1s", worst_case=True)
     assert scenario(offsets="0s", worst_case=True).worst_case
+
+
+OWN_MODELS = """
+name: own
+fabric: {kind: rack-spine, racks: 2, hosts_per_rack: 2, spines: 1, host_rate: 1Gbit, uplink_rate: 500Mbit}
+models:
+- {name: mine, tensors: [1000, 2000000, 300], compute: {a100: 120ms, v100: 300ms}, source: measured on my desk}
+- {name: sized, parameters: 30000000}
+jobs:
+- {name: a, model: mine, workers: 2, iterations: 10}
+- {name: b, model: mine, gpu: v100, precision: fp16, workers: 1, iterations: 10}
+- {name: c, model: sized, compute: {iteration: 50ms}, workers: 1, iterations: 10}
+"""
+
+
+def test_models_of_the_scenarios_own() -> None:
+    scenario = parse_scenario(OWN_MODELS.encode(), "own.yaml")
+    a, b, c = scenario.jobs()
+    assert (a.bucket_bytes, a.compute_s, a.model) == ((8_001_200, 4000), 0.12, "mine")
+    assert (b.bytes, b.compute_s) == (2 * 2_001_300, 0.3)
+    assert c.bytes == 4 * 30_000_000
+    assert len(c.bucket_bytes) == 6
+    assert parse_scenario(scenario.resolved_yaml().encode(), "again.yaml") == scenario
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("name: mine", "name: vgg16"), r"models\[0\].name: there is a model 'vgg16' already"),
+        (("name: sized", "name: mine"), r"models\[1\].name: there is a model 'mine' already"),
+        (
+            ("parameters: 30000000", "parameters: 3, tensors: [3]"),
+            r"models\[1\].parameters: given together with tensors",
+        ),
+        ((", parameters: 30000000", ""), r"models\[1\].parameters: missing"),
+        (("[1000,", "[0,"), r"models\[0\].tensors\[0\]: must be at least 1, not 0"),
+        (("a100: 120ms", "a100: 120"), r"models\[0\].compute.a100: 120 has no unit"),
+        (("source:", "sauce:"), r"models\[0\].sauce: unknown key; hint: did you mean 'source'"),
+        (("gpu: v100", "gpu: v10"), r"jobs\[1\].gpu: the catalogue has no compute time of mine on 'v10'"),
+        (("model: sized, compute: {iteration: 50ms}", "model: sized"), r"jobs\[2\].compute: has no iteration time"),
+        (("model: sized", "model: size"), r"jobs\[2\].model: the catalogue has no model 'size'; hint: .* 'sized'"),
+    ],
+)
+def test_mistakes_in_models_of_the_scenarios_own(change: tuple[str, str], why: str) -> None:
+    with pytest.raises(ScenarioError, match=why):
+        parse_scenario(OWN_MODELS.replace(*change).encode(), "own.yaml")
+
+
+def test_a_model_with_estimates_alone_asks_for_one_of_them() -> None:
+    text = OWN_MODELS.replace("model: sized, compute: {iteration: 50ms}", "model: resnet152")
+    with pytest.raises(
+        ScenarioError, match=r"only estimates; hint: .* take an estimate, as gpu: v100-batch32-estimate"
+    ):
+        parse_scenario(text.encode(), "own.yaml")
+    chosen = parse_scenario(text.replace("resnet152", "resnet152, gpu: a100-batch32-estimate").encode(), "own.yaml")
+    assert 0.01 < chosen.jobs()[2].compute_s < 0.1

@@ -12,7 +12,7 @@ from workloads.compute_estimates import (
     estimated_seconds,
     is_estimate,
 )
-from workloads.models import DEFAULT_BUCKET_CAP, MIB, Model, custom_model, find_model, model_names
+from workloads.models import DEFAULT_BUCKET_CAP, MIB, Model, custom_model, even_tensors, find_model, model_names
 
 PUBLISHED = {
     "vgg16": 138_357_544,
@@ -101,6 +101,14 @@ def test_a_model_of_ones_own() -> None:
     model = custom_model("mine", [100, 10**7], {"a100": 0.12, "v100": 0.3}, "my measurements")
     assert (model.parameters, model.default_compute, model.measured) == (10**7 + 100, "a100", ("a100", "v100"))
     assert model.bucket_bytes("fp16") == (2 * 10**7, 200)
+
+
+@given(st.integers(1, 10**12))
+def test_even_tensors_come_to_all_parameters(parameters: int) -> None:
+    tensors = even_tensors(parameters)
+    assert sum(tensors) == parameters
+    assert len(tensors) <= 10_000
+    assert max(tensors) >= min(parameters, 2**18)
 
 
 def test_every_model_has_a_source_and_its_default_compute_time() -> None:
