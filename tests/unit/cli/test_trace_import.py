@@ -65,10 +65,27 @@ def test_jobs_of_helios_last_as_long_as_the_log_says(tmp_path: Path) -> None:
     path = tmp_path / "helios.csv"
     path.write_text(HELIOS_HEADER + "".join(helios_row(number, 2 + number) for number in range(5)))
     report(path, "--as", tmp_path / "helios.yaml")
+    assert "queue" not in (tmp_path / "helios.yaml").read_text()
     scenario = load_scenario(tmp_path / "helios.yaml")
     for number, job in enumerate(scenario.jobs()):
         assert (job.ranks, job.start_s) == (2 + number, 3.0 * number)
         assert estimate_alone(scenario.fabric(), job).iteration_s * job.iterations == pytest.approx(600, rel=0.02)
+
+
+@pytest.mark.parametrize("queue", ["fifo", "srpt", "none"])
+def test_jobs_that_come_to_a_full_cluster(tmp_path: Path, queue: str) -> None:
+    path, target = tmp_path / "helios.csv", tmp_path / "helios.yaml"
+    path.write_text(HELIOS_HEADER + "".join(helios_row(number, 1 + number % 16) for number in range(200)))
+    found = report(path, "--as", target, "--queue", queue, "--jobs", 150, "--shrink", 50, "--placement", "local")
+    if queue == "none":
+        assert 1 < found["jobs"] <= 10
+        return
+    assert (found["jobs"], found["left_out"]["later"]) == (150, 50)
+    assert load_scenario(target).queue == queue
+    result = harmonics_emu.run(load_scenario(target), policy="crux")
+    assert [job.status for job in result.jobs] == ["done"] * 150
+    assert result.cluster.makespan_s is not None
+    assert result.cluster.makespan_s > 150 * 8 * 12 / 32
 
 
 def test_a_log_on_a_recorded_topology(tmp_path: Path) -> None:
