@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import logging
 import socket
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -24,6 +25,9 @@ from controller.switches import Contents, Count, Listener, SwitchError, Ticket
 FrameworkName = Literal["os-ken", "ryu"]
 LISTEN_ADDRESS = "127.0.0.1"
 ALL_BITS = 2**64 - 1
+_HEADER = struct.Struct("!BBHI")
+_FLOW_MOD = struct.Struct("!QQBBHHHIIIH2x")
+"""What OpenFlow 1.3 has between the header of a flow entry's change and its match."""
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +44,15 @@ class OpenFlowSwitch:
         self._tickets: dict[int, Ticket] = {}
         self._changes: dict[int, tuple[Ticket, Change]] = {}
         self._closed = False
+        self._matches: dict[Match, bytes] = {}
+        self._encoded_actions: dict[Actions, bytes] = {}
 
     def submit(self, changes: Sequence[Change]) -> Ticket:
         ticket = Ticket(self.datapath_id)
         sent: dict[int, tuple[Ticket, Change]] = {}
         messages = bytearray()
         for change in changes:
-            xid, encoded = self._encode(self._change_message(change))
+            xid, encoded = self._encode_change(change)
             sent[xid] = (ticket, change)
             messages += encoded
         return self._send(ticket, messages, self._parser.OFPBarrierRequest(self._datapath), sent)
@@ -133,32 +139,53 @@ class OpenFlowSwitch:
         message.serialize()
         return message.xid, bytes(message.buf)
 
-    def _change_message(self, change: Change) -> Any:
+    def _encode_change(self, change: Change) -> tuple[int, bytes]:
         if isinstance(change.item, Group):
-            return self._group_message(change.operation, change.item)
-        return self._flow_message(change.operation, change.item)
+            return self._encode(self._group_message(change.operation, change.item))
+        return self._encode_flow(change.operation, change.item)
 
-    def _flow_message(self, operation: str, flow: Flow) -> Any:
-        protocol, parser = self._protocol, self._parser
-        match = parser.OFPMatch(**{field: _match_argument(value) for field, value in flow.match})
-        common = {"table_id": flow.table, "priority": flow.priority, "cookie": flow.cookie, "match": match}
-        if operation == "add":
+    def _encode_flow(self, operation: str, flow: Flow) -> tuple[int, bytes]:
+        """A flow entry's change, encoded. By hand, from parts that the framework encoded before: hundreds of entries
+        change at once, most of them in nothing but their mark, and the framework takes half a millisecond for each.
+        """
+        protocol = self._protocol
+        add = operation == "add"
+        match = self._encoded_match(flow.match)
+        instructions = self._encoded_instructions(flow.actions) if add else b""
+        body = _FLOW_MOD.pack(
+            flow.cookie,
+            0 if add else ALL_BITS,
+            flow.table,
+            protocol.OFPFC_ADD if add else protocol.OFPFC_DELETE_STRICT,
+            0,
+            0,
+            flow.priority,
+            protocol.OFP_NO_BUFFER,
+            protocol.OFPP_ANY,
+            protocol.OFPG_ANY,
             # Counters begin at zero even where the entry takes another one's place: they say what this rule did.
-            return parser.OFPFlowMod(
-                self._datapath,
-                command=protocol.OFPFC_ADD,
-                flags=protocol.OFPFF_RESET_COUNTS,
-                instructions=self._instructions(flow.actions),
-                **common,
-            )
-        return parser.OFPFlowMod(
-            self._datapath,
-            command=protocol.OFPFC_DELETE_STRICT,
-            cookie_mask=ALL_BITS,
-            out_port=protocol.OFPP_ANY,
-            out_group=protocol.OFPG_ANY,
-            **common,
+            protocol.OFPFF_RESET_COUNTS if add else 0,
         )
+        message = self._parser.OFPFlowMod(self._datapath)
+        self._datapath.set_xid(message)
+        length = _HEADER.size + len(body) + len(match) + len(instructions)
+        header = _HEADER.pack(protocol.OFP_VERSION, protocol.OFPT_FLOW_MOD, length, message.xid)
+        return message.xid, header + body + match + instructions
+
+    def _encoded_match(self, match: Match) -> bytes:
+        if match not in self._matches:
+            buffer = bytearray()
+            self._parser.OFPMatch(**{field: _match_argument(value) for field, value in match}).serialize(buffer, 0)
+            self._matches[match] = bytes(buffer)
+        return self._matches[match]
+
+    def _encoded_instructions(self, actions: Actions) -> bytes:
+        if actions not in self._encoded_actions:
+            buffer = bytearray()
+            for instruction in self._instructions(actions):
+                instruction.serialize(buffer, len(buffer))
+            self._encoded_actions[actions] = bytes(buffer)
+        return self._encoded_actions[actions]
 
     def _group_message(self, operation: str, group: Group) -> Any:
         protocol, parser = self._protocol, self._parser

@@ -32,6 +32,9 @@ class ControllerService:
         self._changed = threading.Condition()
         self._switches: dict[int, Switch] = {}
         self._plans: dict[int, SwitchPlan] = {}
+        # What switches held when they were last read, and were as wanted. Nobody else changes them, so it still holds,
+        # unless they connect anew.
+        self._held: dict[int, tuple[Switch, Contents]] = {}
         self._reconnected: queue.Queue[Switch] = queue.Queue()
         threading.Thread(target=self._resynchronise, name="resynchronise", daemon=True).start()
 
@@ -57,7 +60,7 @@ class ControllerService:
             return tuple(sorted(self._switches))
 
     def install(self, state: NetworkState, deadline: float) -> list[RuleReport]:
-        """Bring all switches to the rules of `state` and report each rule as read back.
+        """Bring all switches to the rules of `state` and report each as read back, now or when it was changed last.
 
         InvalidState if the state can't be, SwitchError if a switch is missing: then the rules stay as they are.
         SwitchError if a switch falls silent: then the new state is what it gets when it connects again.
@@ -66,8 +69,18 @@ class ControllerService:
         with self._turn(deadline):
             switches = self._all_switches(plans)
             self._plans = plans
-            refusals = self._bring(switches, plans, deadline)
-            return _reports(plans, _read(switches, deadline), refusals)
+            if self._is_known_to_hold(plans, switches):
+                # Who asks for what should be there already wants to know whether it is.
+                self._held.clear()
+            before = self._known(switches)
+            refusals, changed = self._bring(switches, plans, deadline)
+            after = {**before, **_read({number: switches[number] for number in changed}, deadline)}
+            self._held = {
+                number: (switches[number], contents)
+                for number, contents in after.items()
+                if contents.tables == plans[number].tables
+            }
+            return _reports(plans, after, refusals)
 
     def counters(self, deadline: float) -> list[RuleCount]:
         """What each wanted rule has counted; 0 where the switch does not hold it."""
@@ -97,19 +110,35 @@ class ControllerService:
                 raise SwitchError(f"not connected: {', '.join(missing)} ({len(missing)} of {len(plans)} switches)")
             return {datapath_id: self._switches[datapath_id] for datapath_id in plans}
 
+    def _is_known_to_hold(self, plans: Mapping[int, SwitchPlan], switches: Mapping[int, Switch]) -> bool:
+        known = self._known(switches)
+        return all(number in known and known[number].tables == plan.tables for number, plan in plans.items())
+
+    def _known(self, switches: Mapping[int, Switch]) -> dict[int, Contents]:
+        """What is known, without asking, of those switches whose connection is the one that they were read over."""
+        return {number: held for number, (read, held) in self._held.items() if switches.get(number) is read}
+
     def _bring(
         self, switches: Mapping[int, Switch], plans: Mapping[int, SwitchPlan], deadline: float
-    ) -> dict[int, dict[Change, str]]:
-        """Carry out what is needed, stage by stage. What the switches refused, by datapath id."""
+    ) -> tuple[dict[int, dict[Change, str]], set[int]]:
+        """Carry out what is needed, stage by stage.
+
+        What the switches refused, and the switches that must be read back: those that were changed, or not known.
+        """
+        known = self._known(switches)
+        unknown = {number: switch for number, switch in switches.items() if number not in known}
         wanted = {datapath_id: plan.tables for datapath_id, plan in plans.items()}
-        held = {datapath_id: contents.tables for datapath_id, contents in _read(switches, deadline).items()}
+        held = {number: contents.tables for number, contents in {**known, **_read(unknown, deadline)}.items()}
         refusals: dict[int, dict[Change, str]] = {datapath_id: {} for datapath_id in plans}
+        changed = set(unknown)
         for stage in stages(held, wanted):
             tickets = {datapath_id: switches[datapath_id].submit(changes) for datapath_id, changes in stage.items()}
+            changed |= tickets.keys()
             for datapath_id, ticket in tickets.items():
+                self._held.pop(datapath_id, None)
                 ticket.wait(deadline)
                 refusals[datapath_id].update(ticket.errors)
-        return refusals
+        return refusals, changed
 
     def _resynchronise(self) -> None:
         """Give each switch that connects what is wanted of it, unasked: Open vSwitch starts with empty tables."""
@@ -129,7 +158,7 @@ class ControllerService:
     def _bring_one(self, switch: Switch, plan: SwitchPlan) -> None:
         began, datapath_id = time.monotonic(), switch.datapath_id
         deadline = began + RESYNCHRONISATION_S
-        refusals = self._bring({datapath_id: switch}, {datapath_id: plan}, deadline)
+        refusals, _ = self._bring({datapath_id: switch}, {datapath_id: plan}, deadline)
         reports = _reports({datapath_id: plan}, _read({datapath_id: switch}, deadline), refusals)
         for report in reports:
             if report.error is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -9,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import psutil
 from numpy.typing import NDArray
 
 from harmonics_emu.emulate.capacity import require_capacity
@@ -24,6 +24,7 @@ from harmonics_emu.emulate.ranks import Launcher, RankSettings, background_name
 from harmonics_emu.emulate.sampling import BusyMeter, Sampler
 from harmonics_emu.emulate.solving import Planner
 from harmonics_emu.emulate.testbed import HostCounters, Testbed
+from harmonics_emu.emulate.worker import process_cpu_s
 from harmonics_emu.errors import HarmonicsError, RunFailed
 from harmonics_emu.records import Decision, JobOutcome
 from harmonics_emu.scenario import Scenario
@@ -272,13 +273,14 @@ class Conductor:
 
     def _control_cpu_s(self) -> dict[str, float]:
         """CPU time so far of the processes that are there now: one that was replaced counts from its start."""
-        controller = psutil.Process(self._testbed.controller_process.pid).cpu_times()
-        return {
+        used = {
             "supervisor": time.thread_time(),
             "sampling": time.process_time() - time.thread_time(),
-            "controller": controller.user + controller.system,
             **self._decider.solver.cpu_seconds(),
         }
+        with contextlib.suppress(FileNotFoundError):
+            used["controller"] = process_cpu_s(self._testbed.controller_process.pid)
+        return used
 
     def _submit(self, now: float) -> bool:
         """Note the arrival of jobs whose start has come; their ranks release themselves."""

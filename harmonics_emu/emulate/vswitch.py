@@ -21,6 +21,7 @@ from pathlib import Path
 from harmonics_emu import shell
 from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.sandbox import STATE
+from harmonics_emu.emulate.worker import process_cpu_s
 from harmonics_emu.errors import HarmonicsError
 from topologies.addressing import datapath_ids, port_name, port_numbers, short_name
 from topologies.fabric import Fabric
@@ -66,8 +67,7 @@ class VSwitch:
 
     def cpu_seconds(self) -> float:
         """CPU time that the switch daemon has used so far, all threads."""
-        fields = Path(f"/proc/{self.daemon.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return process_cpu_s(self.daemon.pid)
 
     def stop(self) -> None:
         """End both daemons. Their sockets are taken over first: see `_close_side_by_side`."""
