@@ -63,5 +63,10 @@ def alone_s(job: JobView, capacity: Mapping[int, float]) -> float:
 
 
 def rule_orders(figures: Figures) -> list[Order]:
-    """In the order of RULES. Equal jobs come in the order of their numbers, everywhere."""
-    return [tuple(np.lexsort((figures.number, score(figures))).tolist()) for score in RULES.values()]
+    """In the order of RULES."""
+    return [rule_order(figures, name) for name in RULES]
+
+
+def rule_order(figures: Figures, rule: str) -> Order:
+    """Equal jobs come in the order of their numbers, everywhere."""
+    return tuple(np.lexsort((figures.number, RULES[rule](figures))).tolist())

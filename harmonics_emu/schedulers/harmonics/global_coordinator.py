@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harmonics_emu.schedulers.harmonics.figures import Figures, Order, figures_of, rule_orders
+from harmonics_emu.schedulers.harmonics.figures import RULES, Figures, Order, figures_of, rule_order, rule_orders
 from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View
 from harmonics_emu.schedulers.harmonics.orders import Found, best_order, levels_of
 from harmonics_emu.schedulers.harmonics.rollout import Judge
@@ -54,8 +54,7 @@ def order_few(
 def candidates_for_many(epoch: int, figures: Figures, reports: Sequence[EpochReport], guard: bool) -> Fixed:
     """What racks are asked to choose from: fair sharing; the rule that costs all racks the least; what they wish."""
     levels = [(DEFAULT_LEVEL,) * len(figures.number)] if guard else []
-    best = _best_rule(reports)
-    order = rule_orders(figures)[best]
+    order = rule_order(figures, _best_rule(reports))
     levels += [tuple(levels_of(order, FEW_LEVELS)), tuple(levels_of(order, MOST_LEVELS))]
     wished = _order(figures, merged_places(figures, reports))
     levels.append(tuple(levels_of(wished, FEW_LEVELS)))
@@ -67,13 +66,14 @@ def choose(fitted: Sequence[Fitted]) -> int:
     return int(np.array([rack.costs for rack in fitted]).sum(axis=0).argmin())
 
 
-def _best_rule(reports: Sequence[EpochReport]) -> int:
-    """Position in RULES. Racks that the deadline kept from trying a rule have no say in it."""
+def _best_rule(reports: Sequence[EpochReport]) -> str:
+    """By name. Racks that the deadline kept from trying a rule have no say in it."""
+    names = list(RULES)
     if not reports:
-        return 0
+        return names[0]
     costs = np.array([report.rule_costs for report in reports])
     extra = np.where(np.isfinite(costs[:, 1:]), costs[:, 1:] - costs[:, :1], 0.0)
-    return int(extra.sum(axis=0).argmin()) if extra.size else 0
+    return names[int(extra.sum(axis=0).argmin())] if extra.size else names[0]
 
 
 def merged_places(figures: Figures, reports: Sequence[EpochReport]) -> Floats:

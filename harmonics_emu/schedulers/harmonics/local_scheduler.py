@@ -7,6 +7,7 @@ Global Coordinator makes up for, which hears all racks.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from harmonics_emu.schedulers.harmonics.figures import figures_of, rule_orders
@@ -50,7 +51,7 @@ class LocalScheduler:
 
         When the deadline comes, they stay in the middle of those that were fixed.
         """
-        place = {number: position for position, number in enumerate(fixed.numbers)}
+        place = _places_in(fixed.numbers, view)
         free = [position for position, job in enumerate(view.jobs) if job.number not in place]
         judge = Judge([view])
         costs, chosen = [], []
@@ -70,6 +71,12 @@ class LocalScheduler:
             chosen.append(tuple(levels[position] for position in free))
         numbers = tuple(view.jobs[position].number for position in free)
         return Fitted(self.rack, fixed.epoch, tuple(costs), numbers, tuple(chosen))
+
+
+def _places_in(numbers: tuple[int, ...], view: View) -> dict[int, int]:
+    """Where the view's jobs stand among the numbers of all racks' jobs, which rise; those that do not are left out."""
+    found = {job.number: bisect_left(numbers, job.number) for job in view.jobs}
+    return {number: at for number, at in found.items() if at < len(numbers) and numbers[at] == number}
 
 
 def _places(found: Found, jobs: int) -> list[float]:

@@ -77,7 +77,7 @@ class EpochReport(msgspec.Struct, frozen=True, array_like=True):
 class Fixed(msgspec.Struct, frozen=True, array_like=True):
     """The Global Coordinator's answer: candidates for the levels of jobs that cross racks.
 
-    numbers: the jobs. levels: of each candidate, a level for each of these jobs.
+    numbers: the jobs, rising. levels: of each candidate, a level for each of these jobs.
     """
 
     epoch: int
