@@ -38,8 +38,8 @@ Usage = tuple[float, ...]
 class Task:
     """What a job has still to do, wherever its transfers go.
 
-    iterations: whose collective has not begun. compute_s: of each, on the average; alone_iteration_s: what each takes
-    alone on the fabric. weight: of each second until its end, in the objective.
+    iterations: whose collective has not begun, or 1 for the last one. compute_s: of each, on the average;
+    alone_iteration_s: what each takes alone on the fabric. weight: of each second until its end, in the objective.
     """
 
     state: JobState
@@ -54,17 +54,26 @@ class Task:
 
 
 def tasks_of(snapshot: Snapshot) -> list[Task]:
-    """Of the jobs that have iterations to come. UsageError for a job that can't be simulated."""
+    """Of all jobs that are not done. UsageError for a job that can't be simulated.
+
+    A job's last collective, once it is under way, is taken to begin now: how much of it is left nobody knows, but left
+    out it would be nobody's business, and starve.
+    """
     shares = [state.job.ranks * state.job.weight for state in snapshot.jobs]
     total = sum(shares)
     found = []
     for state, share in zip(snapshot.jobs, shares, strict=True):
+        if state.iterations_done >= state.job.iterations:
+            continue
+        compute_s = iteration_compute_s(state)
+        training_s = alone(snapshot.fabric, replace(state.job, compute_s=compute_s, compute_cv=0.0))[1]
+        weight = share / total / training_s if training_s > 0 else 0.0
+        alone_s = training_s / state.job.iterations
         left = state.job.iterations - begun(state, snapshot.time_s)
         if left > 0:
-            compute_s = iteration_compute_s(state)
-            training_s = alone(snapshot.fabric, replace(state.job, compute_s=compute_s, compute_cv=0.0))[1]
-            weight = share / total / training_s if training_s > 0 else 0.0
-            found.append(Task(state, left, compute_s, training_s / state.job.iterations, weight))
+            found.append(Task(state, left, compute_s, alone_s, weight))
+        else:
+            found.append(Task(replace(state, next_start_s=snapshot.time_s), 1, 0.0, alone_s, weight))
     return found
 
 
@@ -224,7 +233,7 @@ class Problem:
 
     def _compute_s(self, task: Task, iterations: int, draw: int | None) -> tuple[float, ...]:
         job = task.state.job
-        if draw is None or job.compute_cv == 0:
+        if draw is None or job.compute_cv == 0 or job.compute_s == 0:
             return (task.compute_s,)
         key = job.index, iterations, draw
         if key not in self._draws:
