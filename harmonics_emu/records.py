@@ -88,4 +88,6 @@ class Records:
     decisions: list[Decision] = field(default_factory=list)
     rules: list[dict[str, Any]] = field(default_factory=list)
     gates_failed_open: int = 0
+    hosts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of each rank, for jobs that waited for GPUs and were placed as they got them."""
     fallbacks: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from harmonics_emu.evidence.segments import Floats
 from harmonics_emu.records import Decision
+from harmonics_emu.results.run_directory import MANIFEST
 from harmonics_emu.results.schema import JobResult, UnreadableResult
 from harmonics_emu.results.statistics import IterationTimes, ended, iteration_times
 from harmonics_emu.results.store import Run, load_run
@@ -52,9 +53,22 @@ class RecordedRun:
     def fabric(self) -> Fabric:
         return self.scenario.fabric()
 
-    @property
+    @cached_property
     def jobs(self) -> tuple[Job, ...]:
-        return self.scenario.jobs()
+        """On the hosts that they ran on: the manifest tells those of jobs that waited for GPUs."""
+        if self.scenario.queue is None:
+            return self.scenario.jobs()
+        settings = self.run.manifest.get("settings")
+        placed = settings.get("hosts") if isinstance(settings, dict) else None
+        if not isinstance(placed, dict):
+            raise UnreadableResult(f"{self.directory / MANIFEST} does not tell the hosts of jobs (settings.hosts)")
+        return tuple(self._on_its_hosts(job, placed.get(job.name, job.hosts)) for job in self.scenario.jobs())
+
+    def _on_its_hosts(self, job: Job, hosts: Any) -> Job:
+        known = self.fabric.host_index
+        if not isinstance(hosts, (list, tuple)) or len(hosts) != job.ranks or not all(map(known.__contains__, hosts)):
+            raise UnreadableResult(f"{self.directory / MANIFEST}: settings.hosts.{job.name} is no list of its hosts")
+        return replace(job, hosts=tuple(hosts))
 
     @property
     def directory(self) -> Path:

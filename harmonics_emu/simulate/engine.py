@@ -314,7 +314,16 @@ class Simulation:
             outcomes=outcomes,
             links=self._counters.rows({n: i for n, i in self._network.links.items() if n in self._fabric.links}),
             decisions=self._decisions,
+            hosts=self._given_hosts(),
         )
+
+    def _given_hosts(self) -> dict[str, tuple[str, ...]]:
+        """Of jobs that waited for GPUs and got them."""
+        if self._room is None:
+            return {}
+        return {
+            job.name: job.hosts for job, phase in zip(self._specs, self._jobs.phase, strict=True) if phase != ABSENT
+        }
 
 
 def _refuse_short_epochs(jobs: Sequence[Job], policy: Policy, epoch_s: float | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from harmonics_emu.errors import UsageError
 from harmonics_emu.ownership import Owner
@@ -64,7 +65,13 @@ def simulate_scenario(
         records.decisions.insert(0, placing.decision)
     result = build_result(records, jobs, fabric, scenario.name, known, Fidelity(verdict="faithful"))
     if directory is not None:
-        settings = {"granularity": options.granularity, "sample_s": options.sample_s, "epoch_s": options.epoch_s}
+        settings: dict[str, Any] = {
+            "granularity": options.granularity,
+            "sample_s": options.sample_s,
+            "epoch_s": options.epoch_s,
+        }
+        if records.hosts:
+            settings["hosts"] = records.hosts
         manifest = build_manifest(seed=scenario.seed, owner=owner, settings=settings)
         write_run(directory, result, records, scenario.resolved_yaml(), manifest, owner)
     return result

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from harmonics_emu.errors import UsageError
+from harmonics_emu.evidence.recorded_run import load_recorded_run
 from harmonics_emu.planning import plan_first
-from harmonics_emu.results.schema import Result
+from harmonics_emu.results.schema import Result, UnreadableResult
 from harmonics_emu.runs import run
 from harmonics_emu.scenario import Scenario, parse_scenario
 from harmonics_emu.scenario.problems import ScenarioError
@@ -130,3 +134,17 @@ def test_what_cannot_queue() -> None:
 
     with pytest.raises(UsageError, match="has no queue for GPUs; simulate it"):
         refuse_what_may_not_run(scenario(*FOUR), "fair", allow_commands=False)
+
+
+def test_a_run_directory_tells_where_jobs_ran(tmp_path: Path) -> None:
+    """The hosts that each was given, which are not always those of the empty cluster."""
+    job = "workers: 2, iterations: 20, placement: "
+    first = scenario(job + "[r0h0, r1h0]", job + "packed", job + "spread", queue="fifo")
+    run(first, out=tmp_path / "run")
+    recorded = load_recorded_run(tmp_path / "run")
+    assert [found.hosts for found in recorded.jobs] == [("r0h0", "r1h0"), ("r0h1", "r1h1"), ("r0h0", "r1h0")]
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    manifest["settings"]["hosts"]["b"] = ["r0h0", 5]
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UnreadableResult, match=r"settings\.hosts\.b is no list"):
+        _ = load_recorded_run(tmp_path / "run").jobs
