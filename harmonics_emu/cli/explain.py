@@ -35,4 +35,4 @@ def command(run: Path, jobs: tuple[str, ...], each: bool, as_json: bool) -> None
     if as_json:
         print_json(explanations_to_json(explanations, seen))
     else:
-        print_rich(explanation_table(explanations, seen, each=each))
+        print_rich(explanation_table(explanations, seen, recorded.run.result.fidelity.verdict, each=each))

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from harmonics_emu.evidence.attribution import OWN, Excess, JobExplanation
 from harmonics_emu.evidence.witnesses import LinkWitness
-from harmonics_emu.results.tables import NOTHING, percent, seconds
+from harmonics_emu.results.schema import Verdict
+from harmonics_emu.results.tables import NOTHING, VERDICT_STYLES, percent, seconds
 from harmonics_emu.simulate.entities import BACKGROUND
 
 WORTH_SAYING = 0.02
@@ -49,10 +50,13 @@ def in_words(explanation: JobExplanation) -> str:
 
 
 def explanation_table(
-    explanations: Sequence[JobExplanation], witnesses: Sequence[LinkWitness], *, each: bool
+    explanations: Sequence[JobExplanation], witnesses: Sequence[LinkWitness], verdict: Verdict, *, each: bool
 ) -> RenderableType:
     """A paragraph and a table for each job, then what else was seen of the links."""
     parts: list[RenderableType] = []
+    if verdict != "faithful":
+        warning = f"This run is {verdict}: something else than its links may have set the times below."
+        parts += [Text(warning, style=VERDICT_STYLES[verdict]), Text()]
     for explanation in explanations:
         parts += [Text(in_words(explanation)), Text()]
         if explanation.slow:

@@ -1,0 +1,1 @@
+"""One self-contained HTML page of a run or a comparison."""
