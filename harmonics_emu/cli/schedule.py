@@ -74,7 +74,7 @@ def command(
 
 
 def _explain_run(directory: Path, number: int, as_json: bool) -> None:
-    from harmonics_emu.results.decisions import in_words
+    from harmonics_emu.results.decisions import in_words, overall
     from harmonics_emu.results.rows import read_decisions
 
     decisions = read_decisions(directory / DECISIONS)
@@ -87,6 +87,7 @@ def _explain_run(directory: Path, number: int, as_json: bool) -> None:
         print_json(asdict(decisions[place]))
     else:
         click.echo(in_words(decisions[place], place + 1, decisions[place - 1] if place else None))
+        click.echo(f"\n{overall(decisions)}")
 
 
 def _explain_first(first: FirstPlan, as_json: bool) -> None:

@@ -123,7 +123,8 @@ class Conductor:
 
     def conduct(self) -> Outcome:
         """Run every job to its end. A job that fails does not stop the others; a stop request ends them all."""
-        self._decider.ask_first([job for job in self._testbed.jobs if job.start_s == 0])
+        earliest = min(job.start_s for job in self._testbed.jobs)
+        self._decider.ask_first([job for job in self._testbed.jobs if job.start_s == earliest])
         self._say(Phase(f"waiting for the first plan of {self._decider.policy}"))
         self._decider.await_first(self._wait_on)
         require_capacity(self._testbed.fabric)

@@ -52,6 +52,32 @@ def in_words(decision: Decision, number: int, before: Decision | None) -> str:
     return "\n".join(line for paragraph in paragraphs for line in _wrapped(paragraph))
 
 
+def overall(decisions: Sequence[Decision]) -> str:
+    """Predicted against measured iteration times over a whole run, each plan by how long it was in force."""
+    totals: dict[str, list[float]] = {}
+    for decision, after in zip(decisions, [*decisions[1:], None], strict=True):
+        since_s = decision.time_s if decision.in_force_s is None else decision.in_force_s
+        until_s = since_s + 1.0 if after is None or after.in_force_s is None else after.in_force_s
+        for name in decision.predicted.keys() & decision.measured.keys():
+            weight, predicted, measured = totals.setdefault(name, [0.0, 0.0, 0.0])
+            lasted_s = max(until_s - since_s, 0.0)
+            totals[name] = [
+                weight + lasted_s,
+                predicted + lasted_s * decision.predicted[name],
+                measured + lasted_s * decision.measured[name],
+            ]
+    known = {name: total for name, total in totals.items() if total[0] > 0}
+    if not known:
+        return "No plan of the run has both a predicted and a measured iteration time."
+    lines = [f"Over all {len(decisions)} plans of the run, seconds of an iteration:"]
+    for name, (weight, predicted, measured) in sorted(known.items()):
+        lines.append(
+            f"  {name}: {predicted / weight:.4f} predicted, {measured / weight:.4f} measured "
+            f"({measured / predicted - 1:+.1%})"
+        )
+    return "\n".join(line for paragraph in lines for line in _wrapped(paragraph))
+
+
 def _wrapped(paragraph: str) -> list[str]:
     indent = INDENT * (len(paragraph) - len(paragraph.lstrip())) if paragraph.startswith(" ") else ""
     return textwrap.wrap(paragraph, WIDTH, subsequent_indent=indent + INDENT) or [""]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -28,6 +29,16 @@ def start(*arguments: str, **options) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )
+
+
+def offer_policy(directory: Path, name: str, code: str) -> dict[str, str]:
+    """Install a policy as another package would offer it; the environment in which it is found."""
+    (directory / f"{name}.py").write_text(code)
+    folder = directory / f"{name}-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(f"[harmonics_emu.policies]\n{name} = {name}:policy\n")
+    return {**os.environ, "PYTHONPATH": str(directory)}
 
 
 def wait_for_iterations(directory: Path, process: subprocess.Popen[str], timeout_s: float = 40) -> None:

@@ -15,7 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.runs import SMALL, harmonics, open_page, parent_of, python_processes, start, wait_for_iterations
+from tests.system.runs import (
+    SMALL,
+    harmonics,
+    offer_policy,
+    open_page,
+    parent_of,
+    python_processes,
+    start,
+    wait_for_iterations,
+)
 
 pytestmark = [pytest.mark.ovs, pytest.mark.torch, pytest.mark.sandboxed(deadline_s=120)]
 
@@ -96,13 +105,8 @@ def test_a_rank_that_is_stopped_goes_on_when_it_is_continued(scenario: str, tmp_
 
 
 def test_gates_open_when_the_supervisor_stops_and_close_when_it_goes_on(scenario: str, tmp_path: Path) -> None:
-    (tmp_path / "holder.py").write_text(HOLDER)
-    folder = tmp_path / "holder-1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: holder\nVersion: 1.0\n")
-    (folder / "entry_points.txt").write_text("[harmonics_emu.policies]\nholder = holder:policy\n")
+    environment = offer_policy(tmp_path, "holder", HOLDER)
     out = tmp_path / "run"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     process = start("run", scenario, "--policy", "holder:epoch=500ms", "--out", str(out), env=environment)
     wait_for_iterations(out, process)
     page = open_page(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harmonics_emu.records import Decision
-from harmonics_emu.results.decisions import in_words
+from harmonics_emu.results.decisions import in_words, overall
 
 KNOWN = {"compute_s": 0.0758, "communication_s": 0.107, "iterations_done": 23, "iterations": 60, "bytes": 7_280_000.0}
 PLAN = {"level": 2, "rate_bps": 20_000_000, "starts_s": [4.137, 4.289, 4.441], "paths": [{"src": "a", "dst": "b"}]}
@@ -65,3 +65,12 @@ def test_a_decision_of_an_older_run_has_less_to_say() -> None:
     text = flat(Decision(0.0, "fair", 0.001, 0.001, {"policy": "fair", "jobs": {}, "facts": {}}))
     assert "nothing is on record" in text
     assert "predicted" not in text
+
+
+def test_plans_count_by_how_long_they_were_in_force() -> None:
+    longer = replace(DECISION, in_force_s=5.021, predicted={"tenant-a": 0.2}, measured={"tenant-a": 0.2})
+    last = replace(DECISION, in_force_s=8.021, predicted={}, measured={})
+    text = overall([DECISION, longer, last])
+    # A second at 0.152 and 0.160, three at 0.2.
+    assert "tenant-a: 0.1880 predicted, 0.1900 measured (+1.1%)" in text
+    assert "No plan" in overall([last])
