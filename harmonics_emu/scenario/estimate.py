@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harmonics_emu.simulate.entities import job_flows
-from harmonics_emu.simulate.routing import capacities, intra_host_link, least_loaded_paths
+from harmonics_emu.simulate.routing import capacity_of, intra_host_link, least_loaded_paths
 from topologies.fabric import Fabric, Path
 from workloads.job import Job
 from workloads.pacing import bucket_ready_fractions
@@ -38,13 +38,12 @@ def estimate_alone(fabric: Fabric, job: Job) -> Alone:
 
     UsageError for a collective that there is not, or that can't join the job's ranks.
     """
-    capacity = capacities(fabric)
     shares = _shares(fabric, job)
     paths = _paths(fabric, shares)
     seconds: defaultdict[str, float] = defaultdict(float)
     for (src, dst), share in shares.items():
         for link in paths.get((src, dst), (intra_host_link(src),)):
-            seconds[link] += share / capacity[link]
+            seconds[link] += share / capacity_of(fabric, link)
     bottleneck = max(seconds, key=seconds.__getitem__, default=None)
     per_byte = seconds[bottleneck] if bottleneck is not None else 0.0
     communication = job.bytes * per_byte

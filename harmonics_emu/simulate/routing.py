@@ -57,12 +57,18 @@ def capacities(fabric: Fabric) -> dict[str, float]:
     return found
 
 
+def capacity_of(fabric: Fabric, link: str) -> float:
+    """As `capacities`, of one link. KeyError if the fabric does not have it."""
+    if link in fabric.links or fabric.intra_host_bps is None:
+        return fabric.links[link].rate_bps / 8
+    return fabric.intra_host_bps / 8
+
+
 def least_loaded_paths(fabric: Fabric, demands: Iterable[tuple[str, str, float]]) -> dict[tuple[str, str], Path]:
     """A path for each (src, dst, bytes) that keeps the longest time any link is busy short.
 
     Greedy, largest demand first: each takes the path whose worst link would be busy for the least time.
     """
-    capacity = capacities(fabric)
     busy: dict[str, float] = {}
     chosen: dict[tuple[str, str], Path] = {}
     for src, dst, size in sorted(demands, key=lambda demand: -demand[2]):
@@ -70,10 +76,10 @@ def least_loaded_paths(fabric: Fabric, demands: Iterable[tuple[str, str, float]]
             continue
 
         def worst(path: Path, size: float = size) -> float:
-            return max(busy.get(link, 0.0) + size / capacity[link] for link in path)
+            return max(busy.get(link, 0.0) + size / capacity_of(fabric, link) for link in path)
 
         path = min(fabric.paths(src, dst), key=worst)
         chosen[src, dst] = path
         for link in path:
-            busy[link] = busy.get(link, 0.0) + size / capacity[link]
+            busy[link] = busy.get(link, 0.0) + size / capacity_of(fabric, link)
     return chosen
