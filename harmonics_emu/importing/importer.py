@@ -157,8 +157,9 @@ def _import(read: _Read, options: ImportOptions, name: str) -> Imported:
 def _fabric(read: _Read, options: ImportOptions) -> tuple[int, dict[str, Any]]:
     """The hosts' rate, and the fabric section: a single recorded or measured job gets a fabric of its own size."""
     measured = [phases.link_Bps for _, phases in read.recorded] + [each.bus_Bps for each in read.benchmarks]
-    rate_bps = options.host_rate_bps or min(MAX_RATE_BPS // 1000, round(8 * max(measured, default=0)))
-    rate_bps = rate_bps or DEFAULT_HOST_RATE_BPS
+    rate_bps = options.host_rate_bps or DEFAULT_HOST_RATE_BPS
+    if measured and options.host_rate_bps is None:
+        rate_bps = max(1, round(min(MAX_RATE_BPS / 1000, 8 * max(measured))))
     if read.topology is not None:
         return rate_bps, fabrics.clos(read.topology, options, rate_bps)
     if len(measured) == 1 and not read.logs and not read.mccs:

@@ -8,6 +8,8 @@ from pathlib import Path
 from workloads.traces.source import Skipped, TraceError
 from workloads.traces.tables import BadRow, Ids, read_table
 
+MAX_HOSTS = 15_000
+"""Each is several values of the scenario, which has a limit of its own."""
 COLUMNS = ("ip", "DSW", "PSW", "ASW")
 
 
@@ -41,7 +43,9 @@ def read_lingjun(path: Path, skipped: Skipped) -> ClosTopology:
     hosts: dict[str, int] = {}
     aggregation: dict[str, str] = {}
     core: dict[str, str] = {}
-    for dsw, psw, asw in read_table(path, COLUMNS, skipped, parse):
+    for number, (dsw, psw, asw) in enumerate(read_table(path, COLUMNS, skipped, parse), start=1):
+        if number > MAX_HOSTS:
+            raise TraceError(path, f"has more than {MAX_HOSTS:,} hosts; keep a part of them")
         leaf = f"{psw}-{asw}"
         hosts[leaf] = hosts.get(leaf, 0) + 1
         aggregation[leaf] = psw

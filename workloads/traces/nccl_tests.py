@@ -13,6 +13,7 @@ from workloads.traces.source import Skipped, TraceError, lines
 from workloads.traces.tables import BadRow, number
 
 MAX_ROWS = 10_000
+MIN_TIME_US, MAX_TIME_US = 1e-3, 1e12
 _RANK = re.compile(r"#\s+Rank\s+(\d+)\s")
 _TEST = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|broadcast|alltoall)_perf\b")
 BUS_FACTORS: dict[str, Callable[[int], float]] = {
@@ -94,8 +95,8 @@ def _row(words: list[str]) -> tuple[int, float, float, float]:
     if first == 0 or len(values) < 3:
         raise BadRow("no time")
     time_us, algorithm, bus = (number(word, "time or bandwidth") for word in values[:3])
-    if time_us == 0:
-        raise BadRow("time is zero")
+    if not MIN_TIME_US <= time_us <= MAX_TIME_US:
+        raise BadRow("time is none that can be")
     return size, time_us, algorithm, bus
 
 
