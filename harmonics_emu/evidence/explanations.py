@@ -145,11 +145,9 @@ def _table(*columns: str, names: int) -> Table:
 def _causes(explanation: JobExplanation) -> Table:
     table = _table("lost to", "on", "an iteration", "of the excess", names=2)
     excess_s = explanation.mean("excess_s")
-    rows = rows_of(explanation)
-    texts = seconds([*(row[2] for row in rows), excess_s])
-    for (cause, link, lost_s), text in zip(rows, texts, strict=False):
-        table.add_row(Text(cause), Text(link), text, percent(lost_s / excess_s))
-    table.add_row("all", "", texts[-1], percent(1.0), style="bold")
+    for cause, link, lost_s in rows_of(explanation):
+        table.add_row(Text(cause), Text(link), _one(lost_s), percent(lost_s / excess_s))
+    table.add_row("all", "", _one(excess_s), percent(1.0), style="bold")
     return table
 
 

@@ -64,12 +64,10 @@ def explanations(explained: Sequence[JobExplanation]) -> Markup:
         excess_s = explanation.mean("excess_s")
         if explanation.slow:
             rows = rows_of(explanation)
-            texts = seconds([row[2] for row in rows])
-            told = zip(rows, texts, strict=True)
             parts.append(
                 table(
                     ("lost to", "on", "an iteration", "of the excess"),
-                    [[cause, link, text, percent(lost_s / excess_s)] for (cause, link, lost_s), text in told],
+                    [[cause, link, seconds([lost_s])[0], percent(lost_s / excess_s)] for cause, link, lost_s in rows],
                     names=2,
                 )
             )
