@@ -51,7 +51,7 @@ def test_there_is_a_track_for_each_job_link_and_the_scheduler(directory: Path) -
     ((at_ns, first), *_) = events["scheduler"]
     assert (at_ns, first.name, first.type) == (0, "priority", TrackEvent.TYPE_INSTANT)
     notes = {note.name: note for note in first.debug_annotations}
-    assert notes["level of bert"].int_value == 1
+    assert notes["level of bert"].int_value == 2
     assert notes["solve_s"].double_value > 0
 
 
