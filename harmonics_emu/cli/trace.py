@@ -39,6 +39,7 @@ def command() -> None:
 @click.option("--gpus-per-host", type=click.IntRange(1, 1000), default=1, show_default=True)
 @click.option("--spines", type=click.IntRange(1, 1024), default=2, show_default=True)
 @click.option("--host-rate", metavar="RATE", help="As 100Gbit; default: the trace's own, or 100Gbit.")
+@click.option("--scale", metavar="S", default="1", help="As 1/500: emulated over real rates, for the emulator.")
 @click.option("--oversubscription", type=click.FloatRange(0, 1000, min_open=True), default=2, show_default=True)
 @click.option("--placement", type=click.Choice(PLACEMENTS), default="packed", show_default=True)
 @click.option("--queue", type=click.Choice(["fifo", "srpt", "none"]), default="fifo", show_default=True)
@@ -72,15 +73,19 @@ def _import(files: tuple[Path, ...], target: Path | None, given: dict[str, Any])
     from harmonics_emu.errors import UsageError
     from harmonics_emu.importing import ImportOptions, import_traces
     from harmonics_emu.ownership import acting_as, invoking_owner
-    from harmonics_emu.scenario.quantities import InvalidQuantity, parse_rate
+    from harmonics_emu.scenario.quantities import InvalidQuantity, parse_rate, parse_scale
 
-    models, rate = given.pop("models"), given.pop("host_rate")
+    models, rate, scale = given.pop("models"), given.pop("host_rate"), given.pop("scale")
     if models is not None:
         given["models"] = tuple(model.strip() for model in models.split(","))
     try:
         given["host_rate_bps"] = None if rate is None else parse_rate(rate)
     except InvalidQuantity as error:
         raise UsageError(f"--host-rate: {error}") from None
+    try:
+        given["scale"] = parse_scale(scale)
+    except InvalidQuantity as error:
+        raise UsageError(f"--scale: {error}") from None
     name = (target or files[0]).name.split(".")[0] or "imported"
     with acting_as(invoking_owner()):
         return import_traces(files, ImportOptions(**given), name)

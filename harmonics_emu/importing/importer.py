@@ -16,7 +16,7 @@ from harmonics_emu.importing.options import DEFAULT_HOST_RATE_BPS, ImportOptions
 from harmonics_emu.importing.selection import at_once, select_jobs
 from harmonics_emu.scenario import Scenario, parse_scenario
 from harmonics_emu.scenario.estimate import estimate_alone
-from harmonics_emu.scenario.quantities import MAX_RATE_BPS, format_time
+from harmonics_emu.scenario.quantities import MAX_RATE_BPS, format_scale, format_time
 from workloads.models import find_model, model_names
 from workloads.traces import formats
 from workloads.traces.chakra import read_chakra_json, read_chakra_protobuf
@@ -144,6 +144,8 @@ def _import(read: _Read, options: ImportOptions, name: str) -> Imported:
         },
     }
     file: dict[str, Any] = {"name": name, "description": _description(read, options), "fabric": fabric}
+    if options.scale != 1:
+        file["scale"] = {"rate": format_scale(options.scale)}
     if options.queue != "none" and sum(job["workers"] for job in jobs) > gpus:
         file["queue"] = options.queue
     file["jobs"] = jobs
@@ -164,7 +166,7 @@ def _fabric(read: _Read, options: ImportOptions) -> tuple[int, dict[str, Any]]:
         return rate_bps, fabrics.clos(read.topology, options, rate_bps)
     if len(measured) == 1 and not read.logs and not read.mccs:
         workers = read.recorded[0][1].ranks if read.recorded else read.benchmarks[0].ranks
-        return rate_bps, fabrics.two_racks(workers, rate_bps)
+        return rate_bps, fabrics.two_racks(workers, options, rate_bps)
     return rate_bps, fabrics.rack_spine(options, rate_bps)
 
 

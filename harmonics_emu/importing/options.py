@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 DEFAULT_HOST_RATE_BPS = 100 * 10**9
 INTRA_HOST_BPS = 2400 * 10**9
@@ -19,7 +20,7 @@ class ImportOptions:
     which leaves the load as it is. iterations, workers: of jobs of which the trace does not tell them. models: one is
     drawn for each job of a log that tells none. host_rate_bps: None for the trace's own rate, or DEFAULT_HOST_RATE_BPS
     where it has none. oversubscription: what a rack's hosts can send over what its uplinks carry. queue: in which order
-    jobs wait for GPUs, 'none' for leaving out those that would have to wait.
+    jobs wait for GPUs, 'none' for leaving out those that would have to wait. scale: emulated over real rates.
     """
 
     jobs: int = 60
@@ -35,3 +36,4 @@ class ImportOptions:
     oversubscription: float = 2.0
     placement: str = "packed"
     queue: str = "fifo"
+    scale: Fraction = Fraction(1)

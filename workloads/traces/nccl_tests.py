@@ -70,6 +70,8 @@ def read_nccl_tests(path: Path, skipped: Skipped) -> Calibration:
     if len(set(sizes)) < 2:
         raise TraceError(path, "holds no table of nccl-tests with two sizes or more")
     count = len(ranks) or _ranks_of(factors[-1])
+    if count < 2:
+        raise TraceError(path, "is of a single rank, which sends nothing")
     latency, per_byte, error = _fit(np.array(sizes, np.float64), np.array(seconds))
     if per_byte <= 0:
         raise TraceError(path, "larger sizes do not take longer: there is no bandwidth in it")
@@ -78,7 +80,7 @@ def read_nccl_tests(path: Path, skipped: Skipped) -> Calibration:
         ranks=count,
         latency_s=latency,
         algorithm_Bps=algorithm,
-        bus_Bps=algorithm * BUS_FACTORS[test](max(count, 2)),
+        bus_Bps=algorithm * BUS_FACTORS[test](count),
         sizes=tuple(sizes),
         seconds=tuple(seconds),
         worst_error=error,

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 import harmonics_emu
 from harmonics_emu.cli.main import main
+from harmonics_emu.emulate.run import refuse_what_may_not_run
 from harmonics_emu.scenario import load_scenario
 from harmonics_emu.scenario.estimate import estimate_alone
 
@@ -59,6 +60,20 @@ def test_jobs_of_muri_take_alone_what_the_trace_says(tmp_path: Path) -> None:
     ]
     result = harmonics_emu.run(scenario)
     assert all(job.status == "done" for job in result.jobs)
+
+
+def test_a_log_for_the_emulator(tmp_path: Path) -> None:
+    """A thousandth of the rates and bytes, and the same times."""
+    path, target = tmp_path / "muri.csv", tmp_path / "muri.yaml"
+    path.write_text(MURI_HEADER + "0,8,7000,1000,gpt2,4,5,9,437,0.6,419,49,0\n")
+    report(path, "--as", target, "--scale", "1/1000", "--shrink", 100, "--racks", 2, "--hosts-per-rack", 4)
+    scenario = load_scenario(target)
+    (job,) = scenario.jobs()
+    assert scenario.fabric().links["r0h0>leaf0"].rate_bps == 100_000_000
+    assert job.bytes == pytest.approx(350_000, rel=1e-4)
+    alone = estimate_alone(scenario.fabric(), job)
+    assert alone.iteration_s == pytest.approx(0.437, rel=1e-3)
+    refuse_what_may_not_run(scenario, "fair", allow_commands=False)
 
 
 def test_jobs_of_helios_last_as_long_as_the_log_says(tmp_path: Path) -> None:
@@ -139,6 +154,7 @@ def test_the_table_says_what_was_skipped(tmp_path: Path) -> None:
         (HELIOS_HEADER + helios_row(0, 4), ("--models", "vgg17"), "no model 'vgg17'"),
         (HELIOS_HEADER + helios_row(0, 4), ("--models", "resnet152"), "measured compute time"),
         (HELIOS_HEADER + helios_row(0, 4), ("--host-rate", "100"), "--host-rate"),
+        (HELIOS_HEADER + helios_row(0, 4), ("--scale", "2"), "--scale"),
     ],
 )
 def test_what_cannot_be_imported(tmp_path: Path, text: str, options: tuple[str, ...], why: str) -> None:

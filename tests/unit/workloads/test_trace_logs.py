@@ -272,6 +272,12 @@ def test_benchmarks_without_a_bandwidth(tmp_path: Path, text: str) -> None:
         read_nccl_tests(written(tmp_path, text), Skipped())
 
 
+def test_a_benchmark_of_one_rank(tmp_path: Path) -> None:
+    text = "\n".join(NCCL.splitlines()[:1] + NCCL.splitlines()[4:])
+    with pytest.raises(TraceError, match="single rank"):
+        read_nccl_tests(written(tmp_path, text), Skipped())
+
+
 def test_formats_are_seen_from_what_files_hold(tmp_path: Path) -> None:
     et = b"\x07\x0a\x050.0.4"
     texts = (MURI, HELIOS, json.dumps(PHILLY), MCCS, LINGJUN, '{"traceEvents": []}', et, '{"nodes": []}', NCCL)
