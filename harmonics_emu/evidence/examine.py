@@ -223,6 +223,9 @@ def _counts(parts: Iterator[tuple[FlowTable, NDArray[np.int64]]]) -> traffic.Cou
         retransmitted_bytes=int(flows["retransmitted_bytes"].sum()),
         out_of_order=int(flows["out_of_order"].sum()),
         duplicate_acks=int(flows["duplicate_acks"].sum()),
+        repeated=int(flows["repeated"].sum()),
+        repeated_bytes=int(flows["repeated_bytes"].sum()),
+        late=int(flows["late"].sum()),
         dscp_bytes={int(value): int(np.asarray(dscp)[value]) for value in np.flatnonzero(dscp)},
         round_trips=round_trips(flows, bins),
     )

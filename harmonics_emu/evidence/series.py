@@ -34,6 +34,9 @@ FLOW_COLUMNS = (
     "retransmitted_bytes",
     "out_of_order",
     "duplicate_acks",
+    "repeated",
+    "repeated_bytes",
+    "late",
     "rtt_samples",
     "rtt_least_s",
     "rtt_median_s",
@@ -118,6 +121,9 @@ def _flow_rows(examined: Examined) -> Iterator[tuple[object, ...]]:
             counts.retransmitted_bytes,
             counts.out_of_order,
             counts.duplicate_acks,
+            counts.repeated,
+            counts.repeated_bytes,
+            counts.late,
             *((trips.samples, trips.least_s, trips.median_s, trips.p99_s) if trips else (0, "", "", "")),
         )
 

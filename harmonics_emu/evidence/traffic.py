@@ -51,7 +51,9 @@ class CaptureFile(msgspec.Struct, frozen=True, kw_only=True):
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """Of one flow or several. bytes: on the wire; payload_bytes: of TCP and UDP.
 
-    super_segments: packets of several segments that no NIC had cut yet. dscp_bytes: bytes on the wire by DSCP value.
+    super_segments: packets of several segments that no NIC had cut yet. retransmissions, out_of_order, duplicate_acks:
+    by Wireshark's rules. repeated: segments with payload that was seen before (repeated_bytes of it); late: those that
+    only fill what was missing. dscp_bytes: bytes on the wire by DSCP value.
     """
 
     packets: int
@@ -62,6 +64,9 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     retransmitted_bytes: int
     out_of_order: int
     duplicate_acks: int
+    repeated: int
+    repeated_bytes: int
+    late: int
     dscp_bytes: dict[int, int]
     round_trips: RoundTrips | None
 

@@ -57,9 +57,7 @@ def _files(files: Sequence[CaptureFile]) -> Table:
 
 
 def _jobs(jobs: Sequence[JobTraffic]) -> Table:
-    table = _table(
-        "job", "payload", "collec-\ntives", "each", "every", "retrans-\nmitted", "out of\norder", "dup.\nACKs", "RTT"
-    )
+    table = _table("job", "payload", "collec-\ntives", "each", "every", "sent\nagain", "late", "dup.\nACKs", "RTT")
     for job in jobs:
         counts, trips = job.counts, job.counts.round_trips
         table.add_row(
@@ -68,8 +66,8 @@ def _jobs(jobs: Sequence[JobTraffic]) -> Table:
             str(job.collectives),
             seconds([job.mean_collective_s])[0],
             seconds([job.mean_period_s])[0],
-            str(counts.retransmissions),
-            str(counts.out_of_order),
+            str(counts.repeated),
+            str(counts.late),
             str(counts.duplicate_acks),
             seconds([trips.median_s if trips else None])[0],
         )

@@ -26,6 +26,9 @@ FLOW = np.dtype(
         ("retransmitted_bytes", np.int64),
         ("out_of_order", np.int64),
         ("duplicate_acks", np.int64),
+        ("repeated", np.int64),
+        ("repeated_bytes", np.int64),
+        ("late", np.int64),
         ("rtt_samples", np.int64),
         ("rtt_sum_ns", np.int64),
         ("rtt_least_ns", np.int64),
@@ -48,6 +51,10 @@ FLOW = np.dtype(
         ("syn_ns", np.int64),
         ("handshake_ns", np.int64),
         ("newest_stamp", np.int64),
+        ("has_data", np.int64),
+        ("data_start", np.uint32),
+        ("data_end", np.uint32),
+        ("holes", np.int64),
         ("bin", np.int64),
         ("bin_bytes", np.int64),
         ("burst_start_ns", np.int64),
@@ -58,8 +65,12 @@ FLOW = np.dtype(
 )
 """reverse: number of the flow in the other direction, -1 if none was seen. super_segments: packets that carry more than
 one segment, which the NIC (or nobody, between namespaces) is still to cut. Retransmissions, packets out of order and
-duplicate acknowledgements are told as Wireshark does. RTT: from the capture point to the receiver and back, by TCP
-timestamps, of the data of this flow."""
+duplicate acknowledgements are told as Wireshark does. repeated: segments with payload that was seen before,
+repeated_bytes of it; late: segments that only fill what was missing. RTT: from the capture point to
+the receiver and back, by TCP timestamps, of the data of this flow."""
+
+HOLES = 16
+"""Ranges of each flow's payload that are remembered as missing."""
 
 STAMPS = 32
 """Timestamps of each flow that are remembered until they are echoed."""

@@ -13,6 +13,7 @@ from harmonics_emu.evidence.capture.flow import (
     CELL,
     DSCPS,
     FLOW,
+    HOLES,
     RTT_BINS,
     STAMPS,
 )
@@ -99,6 +100,7 @@ class FlowTable:
                 self._stamped_ns,
                 self._rtt_bins,
                 self._dscp_bytes,
+                self._holes,
                 self._cells,
                 self._cells_used,
                 self.width_ns,
@@ -137,6 +139,7 @@ class FlowTable:
         self._stamped_ns = self._grown("_stamped_ns", count, (STAMPS,), np.int64)
         self._rtt_bins = self._grown("_rtt_bins", count, (RTT_BINS,), np.uint32)
         self._dscp_bytes = self._grown("_dscp_bytes", count, (DSCPS,), np.int64)
+        self._holes = self._grown("_holes", count, (HOLES, 2), np.uint32)
         # Never more than half full, so that a search ends soon.
         self._table = np.full(1 << (2 * count - 1).bit_length(), EMPTY, np.int64)
         rehash(self._flows, self._used, self._table)

@@ -16,6 +16,7 @@ from scapy.packet import Packet, Raw
 from harmonics_emu.evidence.capture.compaction import merge_bursts, merge_cells
 from harmonics_emu.evidence.capture.flow import BURST, CELL
 from harmonics_emu.evidence.capture.kernel.accounting import BACKWARDS, BEYOND_TABLE, PACKETS
+from harmonics_emu.evidence.capture.packet import PACKET
 from harmonics_emu.evidence.capture.reader import read_all
 from harmonics_emu.evidence.capture.round_trips import round_trips
 from harmonics_emu.evidence.capture.table import FlowTable
@@ -63,6 +64,37 @@ def test_retransmissions_reordering_and_repeated_acknowledgements(tmp_path: Path
     assert (forward["out_of_order"], forward["retransmissions"], forward["retransmitted_bytes"]) == (1, 3, 300)
     assert (backward["duplicate_acks"], forward["reverse"], backward["reverse"]) == (2, 1, 0)
     assert (forward["packets"], forward["payload_bytes"]) == (7, 700)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(1, 4)), min_size=1, max_size=25),
+    st.sampled_from([1000, 2**32 - 700]),
+)
+def test_payload_is_sent_again_only_if_it_was_seen(segments: list[tuple[int, int]], base: int) -> None:
+    rows = np.zeros(len(segments), PACKET)
+    rows["time_ns"], rows["version"], rows["protocol"], rows["has_tcp"] = 1, 4, 6, 1
+    rows["seq"] = [(base + 100 * start) % 2**32 for start, _ in segments]
+    rows["payload_bytes"] = [100 * length for _, length in segments]
+    table = FlowTable()
+    table.add(rows)
+    seen: set[int] = set()
+    again = repeated = late = 0
+    for start, length in segments:
+        blocks = set(range(start, start + length))
+        highest = max(seen, default=-1)
+        again += 100 * len(blocks & seen)
+        repeated += bool(blocks & seen)
+        late += bool(seen) and not blocks & seen and start < highest
+        seen |= blocks
+    (flow,) = table.flows
+    assert (flow["repeated_bytes"], flow["repeated"], flow["late"]) == (again, repeated, late)
+
+
+def test_what_an_acknowledgement_overtook_is_not_sent_again(tmp_path: Path) -> None:
+    ahead = segment(A, B, 1000, 2000, 500, 1)  # bare, but with the number of data that are still queued
+    table = counted(tmp_path, [(0, data(100)), (1, ahead), (9, data(200)), (18, data(300)), (27, data(400))])
+    assert table.flows["retransmissions"].sum() == 3  # Wireshark says so too
+    assert (table.flows["repeated"].sum(), table.flows["late"].sum()) == (0, 0)
 
 
 def test_sequence_numbers_go_around(tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ def account(
     stamped_ns: Any,
     rtt_bins: Any,
     dscp_bytes: Any,
+    holes: Any,
     cells: Any,
     cells_used: int,
     width_ns: int,
@@ -127,8 +128,9 @@ def account(
 ) -> Any:
     """Add packets[start:] to the tables. grow: whether the caller will make room for more flows.
 
-    Shapes: stamps and stamped_ns (flows, STAMPS), rtt_bins (flows, RTT_BINS), dscp_bytes (flows, DSCPS), totals
-    (COUNTERS). Returns (packets accounted for, flows, cells and bursts in use, why it stopped).
+    Shapes: stamps and stamped_ns (flows, STAMPS), rtt_bins (flows, RTT_BINS), dscp_bytes (flows, DSCPS), holes
+    (flows, HOLES, 2), totals (COUNTERS). Returns (packets accounted for, flows, cells and bursts in use, why it
+    stopped).
     """
     last = -1
     for index in range(start, len(packets)):
@@ -186,7 +188,7 @@ def account(
         flow.last_ns = max(flow.last_ns, now)
         dscp_bytes[number, packet.dscp] += packet.wire_bytes
         if packet.has_tcp:
-            _analyse(packet, now, flows, number, stamps, stamped_ns, rtt_bins)
+            _analyse(packet, now, flows, number, stamps, stamped_ns, rtt_bins, holes)
         if packet.time_ns == NO_TIME:
             continue
         this_bin = now // width_ns

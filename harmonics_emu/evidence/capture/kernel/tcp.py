@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from harmonics_emu.evidence.capture.flow import RTT_BINS, RTT_BINS_PER_OCTAVE, RTT_LEAST_NS, STAMPS
+from harmonics_emu.evidence.capture.kernel.coverage import _cover, _is_after
 from harmonics_emu.evidence.capture.packet import ACK, FIN, RST, SYN
 from harmonics_emu.simulate.kernel.jit import compiled
 
@@ -21,12 +22,6 @@ REORDERING_NS = 3_000_000
 LARGEST_FRAME = 9_200
 """Payload above which a packet holds several segments for sure; where a SYN was seen, above the MSS it announced."""
 NOT_PROBE, KEEP_ALIVE, ZERO_WINDOW_PROBE = range(3)
-
-
-@compiled
-def _is_after(a: Any, b: Any) -> Any:
-    """Whether sequence number `a` is beyond `b`, on their circle."""
-    return np.int32(np.uint32(a) - np.uint32(b)) > 0
 
 
 @compiled
@@ -41,7 +36,9 @@ def _is_sacked(flow: Any, seq: Any, end: Any) -> Any:
 
 
 @compiled
-def _analyse(packet: Any, now: Any, flows: Any, number: Any, stamps: Any, stamped_ns: Any, rtt_bins: Any) -> None:
+def _analyse(
+    packet: Any, now: Any, flows: Any, number: Any, stamps: Any, stamped_ns: Any, rtt_bins: Any, holes: Any
+) -> None:
     flow = flows[number]
     other = flows[flow.reverse] if flow.reverse >= 0 else flows[number]
     has_other = flow.reverse >= 0
@@ -57,6 +54,7 @@ def _analyse(packet: Any, now: Any, flows: Any, number: Any, stamps: Any, stampe
         flow.super_segments += 1
     _round_trip(packet, now, flows, number, stamps, stamped_ns, rtt_bins)
     _handshake(packet, now, flow)
+    _cover(packet, flow, holes[number])
 
     known = flow.analysed > 0
     new_ack = not known or packet.ack != flow.last_ack
