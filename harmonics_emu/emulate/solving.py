@@ -40,6 +40,11 @@ class Ask(msgspec.Struct, tag=True, frozen=True):
     links_down: frozenset[str]
 
 
+def ask_of(snapshot: Snapshot) -> Ask:
+    """The question about a snapshot."""
+    return Ask(snapshot.time_s, snapshot.jobs, snapshot.links_down)
+
+
 def snapshot_of(begin: Begin, ask: Ask) -> Snapshot:
     """What a question is about."""
     return Snapshot(
@@ -146,14 +151,12 @@ class Solver:
 
     def ask(self, snapshot: Snapshot, timeout_s: float) -> None:
         """Have a plan made. WorkerLost if the process is gone."""
-        request = encode(Ask(snapshot.time_s, snapshot.jobs, snapshot.links_down))
-        self._asked[self._worker.send(request, timeout_s)] = snapshot
+        self._asked[self._worker.send(encode(ask_of(snapshot)), timeout_s)] = snapshot
         self._waiting = True
 
     def foresee(self, snapshot: Snapshot, plan: Plan, timeout_s: float) -> None:
         """Have only a forecast made, of a plan from elsewhere."""
-        ask = Ask(snapshot.time_s, snapshot.jobs, snapshot.links_down)
-        self._asked = {self._worker.send(encode(Foresee(ask, plan)), timeout_s): snapshot}
+        self._asked = {self._worker.send(encode(Foresee(ask_of(snapshot), plan)), timeout_s): snapshot}
 
     def poll(self, timeout_s: float = 0.0) -> Heard | None:
         """What has come, None if nothing has. WorkerLost if the process died, or has not answered in time."""
@@ -166,6 +169,8 @@ class Solver:
             raise WorkerLost(f"{self._worker.name} said what is no answer: {error}") from None
         if isinstance(reply, Ready):
             return None
+        if frame.request not in self._asked and isinstance(reply, Forecast):
+            return None  # of a plan that another has followed meanwhile
         if frame.request not in self._asked:
             cause = reply.cause if isinstance(reply, Refused) else f"it answered {type(reply).__name__} unasked"
             raise WorkerLost(f"{self._worker.name}: {cause}")

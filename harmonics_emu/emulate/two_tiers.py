@@ -21,7 +21,7 @@ from harmonics_emu.emulate.control import Coordinate, Coordinated, Failure, answ
 from harmonics_emu.emulate.local_scheduler import Replaced, Standing, news
 from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.sandbox import STATE
-from harmonics_emu.emulate.solving import Ask, Begin, Forecast, Heard, Refused, Solver, encode
+from harmonics_emu.emulate.solving import Begin, Forecast, Heard, Refused, Solver, ask_of, encode
 from harmonics_emu.emulate.worker import Worker, WorkerLost
 from harmonics_emu.schedulers.interface import Snapshot
 
@@ -103,8 +103,7 @@ class TwoTiers:
 
     def _pass_on(self, snapshot: Snapshot) -> None:
         self._request += 1
-        ask = Ask(snapshot.time_s, snapshot.jobs, snapshot.links_down)
-        body = msgspec.Raw(encode(Coordinate(self._begin, ask)))
+        body = msgspec.Raw(encode(Coordinate(self._begin, ask_of(snapshot))))
         now = time.monotonic()
         frame = wire.Frame(wire.VERSION, self._request, self._due - now, body)
         try:

@@ -75,6 +75,18 @@ def test_a_plan_is_that_of_the_policy_and_a_forecast_follows(solvers) -> None:
     assert heard.reply.iteration_s == pytest.approx({"one": 0.119, "two": 0.119}, rel=0.03)
 
 
+def test_forecasts_alone_and_one_that_another_has_followed_is_dropped(solvers) -> None:
+    solver, asked = solvers("fair"), snapshot()
+    solver.ask(asked, 60.0)
+    plan = hear(solver).reply.plan
+    assert isinstance(hear(solver).reply, Forecast)
+    for _ in range(3):
+        solver.foresee(asked, plan, 60.0)
+    assert not solver.asked
+    assert isinstance(hear(solver).reply, Forecast)
+    assert solver.poll(0.5) is None
+
+
 def test_a_policy_that_refuses_is_told_and_asked_again(solvers) -> None:
     solver = solvers("crux", levels=9)
     for _ in range(2):
