@@ -35,6 +35,9 @@ LATER_S = 60.0
 DRIFT = 0.05
 """Of its iteration, how much later than its gate a job may begin to send before a new plan is asked for."""
 DRIFT_PAUSE_S = 1.0
+DRIFT_PAUSE_SOLVES = 10
+"""Between plans that drift asks for: at least so long, and so many times what the last plan took. Planning takes the
+CPU's time from the traffic."""
 RETRY_S = 0.5
 """From the loss of a solver to the next question: what else died may have to be mended first."""
 MOST_LOSSES = 5
@@ -156,7 +159,8 @@ class Decider:
         if self._next_epoch_s is not None and self.epoch_s is not None and now >= self._next_epoch_s:
             self._next_epoch_s += self.epoch_s * (1 + (now - self._next_epoch_s) // self.epoch_s)
             self._wanted = self._wanted or "epoch"
-        if self._wanted is None and now - self._asked_s > DRIFT_PAUSE_S and (late := self._drifted(active)):
+        pause_s = max(DRIFT_PAUSE_S, DRIFT_PAUSE_SOLVES * self.decisions[-1].solve_s) if self.decisions else 0.0
+        if self._wanted is None and now - self._asked_s > pause_s and (late := self._drifted(active)):
             self._wanted = f"drift of {late}"
         if self._wanted is None or self.solver.asked or not active or self._losses > MOST_LOSSES:
             return

@@ -87,6 +87,7 @@ def window(releases: Releases, lowest: int, next_collective: int) -> Releases:
 class _Kept:
     page: JobPage
     releases: Releases
+    since_ns: int
     filled_to: int = 0
 
 
@@ -103,7 +104,7 @@ class GateKeeper:
         if not starts_s and not old.times_ns:
             return
         now_ns = time.monotonic_ns()
-        kept = _Kept(page, merged(old, planned(first, starts_s, zero_ns), now_ns))
+        kept = _Kept(page, merged(old, planned(first, starts_s, zero_ns), now_ns), now_ns)
         self._jobs[job] = kept
         page.hold_gates_until(now_ns + self._lease_ns)
         self._fill(kept)
@@ -122,13 +123,18 @@ class GateKeeper:
         return 0 if kept is None else kept.releases.of(kept.page.next_collective()) or 0
 
     def late_s(self, job: str) -> float:
-        """How long after its release the job's last collective began, seconds; 0 if it was not gated or not late."""
+        """How long after its release the job's last collective began, seconds; 0 if it was not gated or not late.
+
+        Releases that were past when they were planned hold nobody, and are none to be late for.
+        """
         kept = self._jobs.get(job)
         if kept is None:
             return 0.0
         last = max((kept.page.progress(rank) for rank in range(kept.page.ranks)), key=lambda rank: rank.begun)
         release_ns = kept.releases.of(last.begun - 1)
-        return 0.0 if release_ns is None else max(0, last.begun_ns - release_ns) / 1e9
+        if release_ns is None or release_ns <= kept.since_ns:
+            return 0.0
+        return max(0, last.begun_ns - release_ns) / 1e9
 
     @staticmethod
     def _fill(kept: _Kept) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,21 @@ def test_start_times_gate_the_iterations_that_had_not_begun_at_the_snapshot(benc
     assert page.wait_at_gate(timer, 1, 3) < 5_000_000
     assert bench.decider.gates.held_until_ns("one") == NEVER_NS
     assert bench.decider.gates.held_until_ns("two") == 0
+
+
+def test_a_job_that_drifted_off_its_gates_is_planned_for_anew(bench: Bench) -> None:
+    bench.start({"one": JobPlan(level=1)})
+    zero_ns = time.monotonic_ns()
+    page = bench.active[0].page
+    bench.decider.gates.plan("one", page, 0, (0.01,), zero_ns)
+    time.sleep(0.05)
+    page.wait_at_gate(Timer(), 0, 0)
+    # 40 ms late, where an iteration computes for 100 ms.
+    bench.decider.tick(1.5, bench.active)
+    assert bench.solver.questions[-1][0].time_s == 1.5
+    bench.solver.says = [answer(LEVELS)]
+    bench.decider.tick(1.6, bench.active)
+    assert bench.decider.decisions[-1].why == "drift of one"
 
 
 def test_a_lost_solver_is_counted_and_replaced_but_not_for_ever(bench: Bench) -> None:

@@ -107,5 +107,17 @@ def test_without_a_keeper_the_lease_runs_out_and_the_job_goes_on(
     assert 1 <= gates.gates_opened([page]) <= 2
 
 
+def test_who_is_late_for_a_gate_has_drifted_but_nobody_is_late_for_one_that_was_past(page: JobPage) -> None:
+    keeper, timer, zero_ns = GateKeeper(None), Timer(), time.monotonic_ns()
+    keeper.plan("one", page, 0, (-5.0, 0.02), zero_ns)
+    page.wait_at_gate(timer, 0, 0)
+    assert keeper.late_s("one") == 0.0
+    time.sleep(0.06)
+    page.wait_at_gate(timer, 0, 1)
+    assert 0.03 < keeper.late_s("one") < 0.2
+    page.wait_at_gate(timer, 0, 2)
+    assert keeper.late_s("one") == keeper.late_s("another") == 0.0
+
+
 def test_start_times_count_from_time_zero() -> None:
     assert planned(7, (0.5, 1.25), 10**9) == Releases(7, (1_500_000_000, 2_250_000_000))
