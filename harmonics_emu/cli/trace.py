@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PLACEMENTS = ("packed", "spread", "random", "local")
 """The rules of harmonics_emu.scenario.placement, which takes long to import."""
+QUEUES = ("fifo", "srpt", "none")
 
 
 @click.group("trace")
@@ -34,15 +35,21 @@ def command() -> None:
 )
 @click.option("--workers", type=click.IntRange(2, 10**5), metavar="N", help="Ranks of a profiled or MCCS job.")
 @click.option("--models", metavar="M,M,..", help="Models to draw from where a log tells none.")
-@click.option("--racks", type=click.IntRange(1, 10**5), default=4, show_default=True)
-@click.option("--hosts-per-rack", type=click.IntRange(1, 10**5), default=8, show_default=True)
-@click.option("--gpus-per-host", type=click.IntRange(1, 1000), default=1, show_default=True)
-@click.option("--spines", type=click.IntRange(1, 1024), default=2, show_default=True)
+@click.option("--racks", type=click.IntRange(1, 10**5), default=4, show_default=True, help="Of the fabric for logs.")
+@click.option("--hosts-per-rack", type=click.IntRange(1, 10**5), default=8, show_default=True, help="The same.")
+@click.option("--gpus-per-host", type=click.IntRange(1, 1000), default=1, show_default=True, help="They share a NIC.")
+@click.option("--spines", type=click.IntRange(1, 1024), default=2, show_default=True, help="Of the fabric for logs.")
 @click.option("--host-rate", metavar="RATE", help="As 100Gbit; default: the trace's own, or 100Gbit.")
 @click.option("--scale", metavar="S", default="1", help="As 1/500: emulated over real rates, for the emulator.")
-@click.option("--oversubscription", type=click.FloatRange(0, 1000, min_open=True), default=2, show_default=True)
-@click.option("--placement", type=click.Choice(PLACEMENTS), default="packed", show_default=True)
-@click.option("--queue", type=click.Choice(["fifo", "srpt", "none"]), default="fifo", show_default=True)
+@click.option(
+    "--oversubscription",
+    type=click.FloatRange(0, 1000, min_open=True),
+    default=2,
+    show_default=True,
+    help="What a rack's hosts can send over what its uplinks carry.",
+)
+@click.option("--placement", type=click.Choice(PLACEMENTS), default="packed", show_default=True, help="Of logs' jobs.")
+@click.option("--queue", type=click.Choice(QUEUES), default="fifo", show_default=True, help="If not all fit at once.")
 @json_option("Print what was read as JSON.")
 def import_command(files: tuple[Path, ...], target: Path | None, as_json: bool, **given: Any) -> None:
     """Make a scenario of FILES: what they are is seen from what they hold.

@@ -31,7 +31,7 @@ def detect(path: Path) -> str:
         raise TraceError(path, "is empty")
     text = raw.decode("utf-8", "replace").removeprefix("\ufeff").lstrip()
     if text.startswith("["):
-        return MCCS if "[[traces]]" in text else PHILLY
+        return MCCS if "[[traces]]" in text else KINETO if '"ph"' in text else PHILLY
     if text.startswith("{"):
         return KINETO if '"traceEvents"' in text or '"nodes"' not in text else CHAKRA_JSON
     if b"\0" not in raw and "[[traces]]" in text:

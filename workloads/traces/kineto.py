@@ -13,7 +13,7 @@ import numpy as np
 from workloads.collectives import ALL_GATHER, ALL_TO_ALL, BROADCAST, REDUCE_SCATTER, RING_ALL_REDUCE
 from workloads.traces.json_stream import stream_items
 from workloads.traces.phases import Collective, Recording
-from workloads.traces.source import Skipped, TraceError
+from workloads.traces.source import Skipped, TraceError, head
 
 MAX_EVENTS = 20_000_000
 MAX_SIZE = 10**13
@@ -54,9 +54,11 @@ def read_kineto(path: Path, skipped: Skipped) -> Recording:
     what ran on the GPU besides, or, without a GPU, every CPU operation that is no communication.
     """
     events = _Events(skipped)
+    # Chrome's format may also be the bare list of events.
+    listed = None if head(path).lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"[") else "traceEvents"
     try:
-        for row, (key, item) in enumerate(stream_items(path, "traceEvents"), start=1):
-            if key == "traceEvents":
+        for row, (key, item) in enumerate(stream_items(path, listed), start=1):
+            if key == (listed or ""):
                 events.take(item, row)
             elif key == "distributedInfo" and isinstance(item, dict):
                 events.note_ranks(item.get("world_size"))

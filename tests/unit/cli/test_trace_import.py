@@ -16,9 +16,11 @@ from click.testing import CliRunner, Result
 
 import harmonics_emu
 from harmonics_emu.cli.main import main
+from harmonics_emu.cli.trace import PLACEMENTS
 from harmonics_emu.emulate.run import refuse_what_may_not_run
 from harmonics_emu.scenario import load_scenario
 from harmonics_emu.scenario.estimate import estimate_alone
+from harmonics_emu.scenario.placement import RULES
 
 HELIOS_HEADER = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
 MURI_HEADER = (
@@ -60,6 +62,10 @@ def test_jobs_of_muri_take_alone_what_the_trace_says(tmp_path: Path) -> None:
     ]
     result = harmonics_emu.run(scenario)
     assert all(job.status == "done" for job in result.jobs)
+
+
+def test_the_command_offers_every_rule_of_placement() -> None:
+    assert set(PLACEMENTS) == set(RULES)
 
 
 def test_a_log_for_the_emulator(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from workloads.collectives import ALL_GATHER, REDUCE_SCATTER, RING_ALL_REDUCE
 from workloads.traces.chakra import read_chakra_json, read_chakra_protobuf
+from workloads.traces.formats import detect
 from workloads.traces.json_stream import MAX_ITEM_CHARS, stream_items
 from workloads.traces.kineto import collective_kind, read_kineto
 from workloads.traces.phases import Collective, Phases, Recording, Unusable, _union, _without, phases_of
@@ -142,6 +143,12 @@ def test_a_profile_of_nccl(tmp_path: Path) -> None:
     assert phases.period_s == pytest.approx(1e-3)
     assert phases.compute_s == pytest.approx(0.6e-3)
     assert phases.overlap == pytest.approx(1 / 6)
+
+
+def test_a_profile_that_is_a_bare_list_of_events(tmp_path: Path) -> None:
+    path = write(tmp_path, json.dumps([each for step in range(4) for each in gpu_step(1e9 + 1000 * step)]))
+    assert detect(path) == "kineto"
+    assert phases_of(read_kineto(path, Skipped())).sizes == (2000,)
 
 
 def test_events_that_make_no_sense_are_counted(tmp_path: Path) -> None:
