@@ -194,15 +194,16 @@ def _written(file: dict[str, Any], name: str) -> tuple[bytes, Scenario]:
 
 
 def _fitted(file: dict[str, Any], scenario: Scenario, read: _Read, count: int) -> dict[str, Any]:
-    """The file with recorded jobs' compute shortened by what the fluid model takes longer alone than was recorded.
+    """The file with recorded jobs' compute changed so that alone they take as long as was recorded.
 
-    It does so where communication was hidden that a job's equal buckets, ready at even intervals, can't hide.
+    They take longer where communication was hidden that equal buckets, ready at even intervals, can't hide; and medians
+    of parts don't quite come to the median of the whole.
     """
     jobs = list(file["jobs"])
     first = count - len(read.recorded) - len(read.benchmarks)
     for index, (_, phases) in enumerate(read.recorded, start=first):
         excess_s = estimate_alone(scenario.fabric(), scenario.jobs()[index]).iteration_s - phases.period_s
-        if 0 < excess_s < phases.compute_s:
+        if excess_s < phases.compute_s:
             compute_s = round(phases.compute_s - excess_s, 9)
             jobs[index] = jobs[index] | {"compute": jobs[index]["compute"] | {"iteration": format_time(compute_s)}}
     return file | {"jobs": jobs}

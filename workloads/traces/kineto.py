@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from array import array
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from workloads.traces.source import Skipped, TraceError, head
 MAX_EVENTS = 20_000_000
 MAX_SIZE = 10**13
 MAX_RANKS = 10**6
+MAX_GAP = 0.1
+"""Of a step: a longer pause between two is none of theirs, as when the profiler skips some."""
 _US = 1e-6
 _ELEMENT_BYTES = {
     **dict.fromkeys(("double", "int64", "long", "long int", "float64"), 8),
@@ -123,14 +125,22 @@ class _Events:
     def recording(self) -> Recording:
         found = next((each for each in self._collectives.values() if each), [])
         busy = self._kernels or self._operations
-        ends = sorted(end for _, end in self._optimizer)
-        steps = self._steps or list(itertools.pairwise(ends))
+        steps = _joined(sorted(self._steps)) or list(pairwise(sorted(end for _, end in self._optimizer)))
         return Recording(
             collectives=tuple(found),
             computing=np.array(busy, np.float64).reshape(-1, 2),
             steps=tuple(steps),
             ranks=self._group or self._ranks,
         )
+
+
+def _joined(steps: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Steps up to the next one's begin where that comes at once: the profiler's own work between two belongs to one."""
+    after = [*(begin for begin, _ in steps[1:]), math.inf]
+    return [
+        (begin, following if following - end < MAX_GAP * (end - begin) else end)
+        for (begin, end), following in zip(steps, after, strict=True)
+    ]
 
 
 def _source(name: str, category: Any) -> str | None:
