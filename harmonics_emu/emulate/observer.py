@@ -31,9 +31,10 @@ LATEST = 8
 """Iterations that a figure is the median of, at most: a change shows after half as many."""
 KEPT = 512
 HEADERS = FRAME_BYTES / SEGMENT_PAYLOAD_BYTES
-MOST_EXCESS = 1.3
-"""Bound on how much longer than its bytes a job may be taken to send: beyond it others were in the way all the time."""
-MOST_EXCESS_IN_PHASES = 2.5
+MOST_EXCESS = 1.12
+"""Bound on how much longer than its bytes a job may be taken to hold its links. What is beyond is others in the way, or
+pauses between small buckets, in which links are free: taken for bytes, it would make links look fuller than they are."""
+MOST_EXCESS_IN_PHASES = 2.0
 """The same where a collective loads some links only after others, which bytes on links do not say."""
 
 

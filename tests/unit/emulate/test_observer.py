@@ -76,13 +76,13 @@ def test_the_scenario_stands_until_something_is_known(observer: Observer) -> Non
 def test_compute_is_the_slowest_ranks_and_all_else_communication(observer: Observer, ranks: Ranks) -> None:
     ranks.iterate((0.5, 0.5), 1.0)  # warm-up
     for _ in range(3):
-        ranks.iterate((0.080, 0.075), 0.045, gate_s=0.030)
+        ranks.iterate((0.080, 0.075), 0.044, gate_s=0.030)
     state = look(observer, ranks)
     assert state.compute_s == pytest.approx(0.080)
-    assert state.communication_s == pytest.approx(0.075)
+    assert state.communication_s == pytest.approx(0.074)
     assert (state.iterations_done, state.next_start_s) == (4, pytest.approx(ranks.now))
-    # It sends for 45 ms where its bytes explain 40, without the gate's wait.
-    assert state.transfers["r0h0", "r1h0"] == pytest.approx(1e6 * 0.045 / ALONE_S)
+    # It sends for 44 ms where its bytes explain 40, without the gate's wait.
+    assert state.transfers["r0h0", "r1h0"] == pytest.approx(1e6 * 0.044 / ALONE_S)
 
 
 def test_an_iteration_that_a_rank_has_yet_to_finish_does_not_count() -> None:
