@@ -136,11 +136,11 @@ class _Events:
 
 def _joined(steps: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Steps up to the next one's begin where that comes at once: the profiler's own work between two belongs to one."""
-    after = [*(begin for begin, _ in steps[1:]), math.inf]
-    return [
+    joined = [
         (begin, following if following - end < MAX_GAP * (end - begin) else end)
-        for (begin, end), following in zip(steps, after, strict=True)
+        for (begin, end), (following, _) in pairwise(steps)
     ]
+    return joined + steps[-1:]
 
 
 def _source(name: str, category: Any) -> str | None:

@@ -145,6 +145,23 @@ def test_a_profile_of_nccl(tmp_path: Path) -> None:
     assert phases.overlap == pytest.approx(1 / 6)
 
 
+def test_steps_end_where_the_next_one_begins(tmp_path: Path) -> None:
+    """A hundredth of each passes between two; where the profiler pauses for long, that is no part of a step."""
+    for pause, period_s in ((10, 1.01e-3), (500, 1e-3)):
+        steps = [each for step in range(4) for each in gpu_step(1e9 + (1000 + pause) * step)]
+        phases = phases_of(read_kineto(write(tmp_path, kineto(steps)), Skipped()))
+        assert phases.period_s == pytest.approx(period_s, rel=1e-6)
+
+
+def test_without_marked_steps_the_optimizer_tells_them(tmp_path: Path) -> None:
+    events = [each for step in range(5) for each in gpu_step(1e9 + 1500 * step) if "Step" not in each["name"]]
+    events += [event("Optimizer.step#SGD.step", "user_annotation", 1e9 + 1500 * step + 1000, 9) for step in range(5)]
+    phases = phases_of(read_kineto(write(tmp_path, kineto(events)), Skipped()))
+    assert (phases.iterations, phases.period_s) == (3, pytest.approx(1.5e-3))
+    no_steps = [each for each in events if "Optimizer" not in each["name"]]
+    assert phases_of(read_kineto(write(tmp_path, kineto(no_steps)), Skipped())).period_s == pytest.approx(1.5e-3)
+
+
 def test_a_profile_that_is_a_bare_list_of_events(tmp_path: Path) -> None:
     path = write(tmp_path, json.dumps([each for step in range(4) for each in gpu_step(1e9 + 1000 * step)]))
     assert detect(path) == "kineto"
