@@ -33,6 +33,8 @@ from harmonics_emu.emulate.racks import (
 )
 from harmonics_emu.emulate.sandbox import STATE
 from harmonics_emu.emulate.worker import NICENESS
+from harmonics_emu.schedulers.harmonics.epoch import Outcome
+from harmonics_emu.schedulers.harmonics.memory import Memory
 from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View, Wish
 
 EPOCHS_REMEMBERED = 3
@@ -57,7 +59,7 @@ class _Remembered:
 class Racks:
     """Connections to the Local Schedulers whose sockets lie in `directory`. Asked by one epoch at a time.
 
-    silent: racks that have said nothing when they were asked last.
+    silent: racks that have said nothing when they were asked last. memory: what earlier epochs found.
     """
 
     def __init__(self, directory: Path = STATE) -> None:
@@ -67,6 +69,7 @@ class Racks:
         self._request = 0
         self._epoch = 0
         self.silent: set[int] = set()
+        self.memory: Memory[Outcome] = Memory()
 
     def report(self, views: Mapping[int, View], jobs: Sequence[str], timeout_s: float) -> list[EpochReport]:
         """What racks wish now, or wished last."""

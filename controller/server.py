@@ -107,7 +107,7 @@ def _coordinate(begin: Begin, ask: Ask) -> Coordinated:
     from controller.racks import shared_racks
 
     with shared_racks() as racks:
-        answer = coordinate(begin, ask, racks)
+        answer = coordinate(begin, ask, racks, racks.memory)
         silent = sorted(racks.silent)
         plan = replace(answer.plan, facts={**answer.plan.facts, "silent_racks": silent})
         return Coordinated(msgspec.structs.replace(answer, plan=plan), tuple(silent))

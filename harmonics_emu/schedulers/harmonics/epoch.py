@@ -13,6 +13,7 @@ from typing import Protocol
 from harmonics_emu.schedulers.crux import select_paths
 from harmonics_emu.schedulers.harmonics.global_coordinator import candidates_for_many, choose, order_few
 from harmonics_emu.schedulers.harmonics.local_scheduler import LocalScheduler
+from harmonics_emu.schedulers.harmonics.memory import Memory, known_of
 from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View
 from harmonics_emu.schedulers.harmonics.rollout import Judge, Starts
 from harmonics_emu.schedulers.harmonics.settings import Settings
@@ -31,7 +32,7 @@ ROUTED_JOBS = 12
 """Up to so many, orders are searched on several choices of routes; for more, on balanced ones."""
 ROLLOUT_ITERATIONS = 150
 """Of all of them in one rollout, as far as each keeps one."""
-SEARCH_ITERATIONS = 8_000
+SEARCH_ITERATIONS = 4_000
 """Of all rollouts of a search for an order, and of one for routes."""
 LAST_ITERATIONS = 2_000
 """Of the last rollouts, which compare with fair sharing once more: to the jobs' ends, if they suffice."""
@@ -74,12 +75,19 @@ class RackTier(Protocol):
 class Epoch:
     """The work for one snapshot. The deadline is for the critical path: each rack has what is left when it begins.
 
-    racks: the Local Schedulers; None for racks that are planned for here, one after the other.
+    racks: the Local Schedulers; None for racks that are planned for here, one after the other. memory: of earlier
+    epochs; None to search anew whatever they found.
     """
 
-    def __init__(self, snapshot: Snapshot, settings: Settings, racks: RackTier | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: Settings,
+        racks: RackTier | None = None,
+        memory: Memory[Outcome] | None = None,
+    ) -> None:
         self.problem = Problem(snapshot)
-        self._racks = racks
+        self._racks, self._memory = racks, memory or Memory()
         self.watch = Stopwatch()
         self._settings, self._seed = settings, snapshot.seed
         self._all = range(len(self.problem.tasks))
@@ -87,6 +95,17 @@ class Epoch:
 
     def run(self) -> Outcome:
         """The plan. Its cost is S of the tasks from now on if it stays to their ends."""
+        known = known_of(self.problem.snapshot, self.problem.tasks)
+        found = self._memory.recall(known)
+        if found is None:
+            found = self._search()
+            self._memory.keep(known, found)
+        if not self._settings.coordinator or len(self._all) > FEW_JOBS:
+            return found
+        return self.watch.one("starts", partial(self._finish, found))
+
+    def _search(self) -> Outcome:
+        """Levels and routes."""
         snapshot = self.problem.snapshot
         demands = demands_of(self.problem.tasks, snapshot.fabric, snapshot.links_down)
         balanced: Routes = {}
@@ -103,7 +122,9 @@ class Epoch:
         best = min(outcomes, key=_cost)
         if balanced:
             best = self.watch.one("routes", partial(self._reroute, best, demands))
-        return self.watch.one("starts", partial(self._finish, best))
+            again = self.watch.one("coordinator", partial(self._reorder, best))
+            best = min(best, again, key=_cost)
+        return best
 
     def _routes_by_intensity(self) -> Routes:
         """As Crux chooses them: jobs with the most work for each second of link first."""
@@ -143,6 +164,13 @@ class Epoch:
             partial(order_few, views, reports, SEARCH_ITERATIONS, self._deadline(0.5), self._seed, guard=False),
         )
         return Outcome(routes, _by_number(views[0], found.levels), {}, found.cost, found.late)
+
+    def _reorder(self, best: Outcome) -> Outcome:
+        """Another search for an order, on the routes that were found since the first one."""
+        views = self._views(self.problem.crossings(best.routes), self._all, ROLLOUT_ITERATIONS)
+        found = order_few(views, [], SEARCH_ITERATIONS, self._deadline(0.5), self._seed + 1, guard=False)
+        levels = _by_number(views[0], found.levels)
+        return replace(best, levels=levels, cost=found.cost, late=best.late or found.late)
 
     def _reroute(self, best: Outcome, demands: Demands) -> Outcome:
         """Single transfers take other paths, as long as that brings something."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from random import Random
 
 import numpy as np
@@ -20,7 +21,11 @@ from workloads.job import DEFAULT_LEVEL
 TIE = 1e-6
 """Costs that differ by less, relatively, are equal: what was found first stays."""
 PATIENCE = 6
-"""Moves in vain, by the number of jobs, after which a search ends."""
+"""Moves in vain, by the number of jobs, after which a search begins elsewhere."""
+KICK, KICKS = 3, 4
+"""How many moves away, and how often."""
+ALL_ORDERS = 4
+"""Up to so many jobs that share links, every order is tried."""
 
 
 def shared_links(view: View) -> Flags:
@@ -76,7 +81,7 @@ def best_order(
     guard: bool = True,
     few_levels: int | None = None,
 ) -> Found:
-    """The best of `orders` and fair sharing; then single jobs move to other places while that brings something.
+    """The best of `orders` and fair sharing; then of all orders, or, for many jobs, of those that moves lead to.
 
     iterations: of rollouts, as far as the search may go beyond `orders`. deadline: on the monotonic clock, looked at
     between rollouts; the first one, of fair sharing, is always made. guard: whether fair sharing may be what is found.
@@ -85,31 +90,65 @@ def best_order(
     """
     shared, count = shared_links(view), len(view.jobs)
 
-    def levels_for(order: Sequence[int]) -> list[int]:
+    def levels_for(order: Order) -> list[int]:
         return levels_in(order, shared) if few_levels is None else levels_of(order, few_levels)
 
     costs = [judge.fair_cost()]
-    best: tuple[float, Order | None, list[int]] = costs[0] if guard else math.inf, None, [DEFAULT_LEVEL] * count
+    search = _Search(judge, levels_for, deadline)
+    search.best = costs[0] if guard else math.inf, None, [DEFAULT_LEVEL] * count
     for order in orders:
-        if time.monotonic() > deadline:
+        if search.late:
             break
-        levels = levels_for(order)
-        costs.append(judge.cost(levels))
-        if costs[-1] < best[0] * (1 - TIE):
-            best = costs[-1], order, levels
-    late = len(costs) <= len(orders)
+        costs.append(search.cost(order))
     costs += [math.inf] * (len(orders) + 1 - len(costs))
     movable = np.flatnonzero(shared.sum(axis=1) > 1).tolist()
-    order = best[1] or (orders[0] if orders else tuple(range(count)))
-    draw, in_vain = Random(seed), 0
-    while len(movable) > 1 and judge.spent < iterations and in_vain < PATIENCE * len(movable) and not late:
-        moved = _moved(order, draw.choice(movable), draw.randrange(count))
-        levels = levels_for(moved)
-        in_vain += 1
-        if levels != best[2] and (cost := judge.cost(levels)) < best[0] * (1 - TIE):
-            best, order, in_vain = (cost, moved, levels), moved, 0
-        late = time.monotonic() > deadline
-    return Found(best[1], tuple(best[2]), best[0], tuple(costs), late)
+    first = search.best[1] or (orders[0] if orders else tuple(range(count)))
+    if len(movable) <= ALL_ORDERS:
+        others = tuple(place for place in range(count) if place not in movable)
+        for start in permutations(movable):
+            if search.late or judge.spent >= iterations:
+                break
+            search.cost((*start, *others))
+    else:
+        search.move(first, movable, iterations, Random(seed))
+    return Found(search.best[1], tuple(search.best[2]), search.best[0], tuple(costs), search.late)
+
+
+class _Search:
+    """The best order so far: its cost, itself (None for fair sharing), its levels."""
+
+    def __init__(self, judge: Judge, levels_for: Callable[[Order], list[int]], deadline: float) -> None:
+        self.best: tuple[float, Order | None, list[int]] = math.inf, None, []
+        self._judge, self._levels_for, self._deadline = judge, levels_for, deadline
+        self._known: dict[tuple[int, ...], float] = {}
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def cost(self, order: Order) -> float:
+        """Of an order, which becomes the best if it is; orders that come to the same levels are run once."""
+        levels = self._levels_for(order)
+        key = tuple(levels)
+        if key not in self._known:
+            self._known[key] = self._judge.cost(levels)
+        if self._known[key] < self.best[0] * (1 - TIE):
+            self.best = self._known[key], order, levels
+        return self._known[key]
+
+    def move(self, order: Order, movable: Sequence[int], iterations: int, draw: Random) -> None:
+        """Move one job after another as long as that helps, then begin again some moves away from the best."""
+        cost, in_vain, kicks = self.cost(order), 0, 0
+        while kicks <= KICKS and self._judge.spent < iterations and not self.late:
+            moved = _moved(order, draw.choice(movable), draw.randrange(len(order)))
+            in_vain += 1
+            if (other := self.cost(moved)) < cost * (1 - TIE):
+                order, cost, in_vain = moved, other, 0
+            elif in_vain == PATIENCE * len(movable):
+                order, in_vain, kicks = self.best[1] or order, 0, kicks + 1
+                for _ in range(KICK):
+                    order = _moved(order, draw.choice(movable), draw.randrange(len(order)))
+                cost = self.cost(order)
 
 
 def _moved(order: Order, job: int, place: int) -> Order:
