@@ -57,10 +57,11 @@ class OpenFlowSwitch:
             messages += encoded
         return self._send(ticket, messages, self._parser.OFPBarrierRequest(self._datapath), sent)
 
-    def request_contents(self) -> Ticket:
+    def request_contents(self, table: int | None = None) -> Ticket:
         protocol, parser = self._protocol, self._parser
+        asked = protocol.OFPTT_ALL if table is None else table
         flows = parser.OFPFlowStatsRequest(
-            self._datapath, 0, protocol.OFPTT_ALL, protocol.OFPP_ANY, protocol.OFPG_ANY, 0, 0, parser.OFPMatch()
+            self._datapath, 0, asked, protocol.OFPP_ANY, protocol.OFPG_ANY, 0, 0, parser.OFPMatch()
         )
         groups = parser.OFPGroupDescStatsRequest(self._datapath, 0)
         ticket = Ticket(self.datapath_id)

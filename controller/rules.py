@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network, collapse_addresses
@@ -35,7 +35,7 @@ from controller.flows import IPV4, Actions, Flow, Group, Match, Tables, matching
 from harmonics_emu.emulate.control import JobRoutes, NetworkState
 from harmonics_emu.errors import HarmonicsError
 from topologies.addressing import MAX_JOBS, datapath_ids, host_interface, host_mac, job_interface, port_numbers
-from topologies.fabric import Path, hashed_path_index
+from topologies.fabric import Fabric, Path, hashed_path_index
 from topologies.shaping import dscp_of_level
 from workloads.job import DEFAULT_LEVEL, LEVELS
 
@@ -85,7 +85,7 @@ class SwitchPlan:
 def plan_rules(state: NetworkState) -> dict[int, SwitchPlan]:
     """The rules of every switch, by datapath id. InvalidState says what in the state can't be."""
     planner = _Planner(state)
-    planner.plan()
+    planner.plan(_common.of(planner))
     return {
         datapath_id: SwitchPlan(name, datapath_id, tuple(planner.rules[name]), frozenset(planner.groups[name]))
         for name, datapath_id in planner.datapaths.items()
@@ -104,7 +104,18 @@ class _Planner:
         self.rules: dict[str, list[Rule]] = {name: [] for name in self.datapaths}
         self.groups: dict[str, set[Group]] = {name: set() for name in self.datapaths}
 
-    def plan(self) -> None:
+    def plan(self, common: Mapping[str, Sequence[Rule]]) -> None:
+        """Rules of jobs and background traffic, beside the `common` ones of each switch."""
+        for switch, rules in common.items():
+            self.rules[switch] += rules
+        for job in self.state.jobs:
+            self._plan_job(job)
+        for src, dst in dict.fromkeys(self.state.background):
+            addresses = [str(host_interface(self.fabric.host_index[host]).ip) for host in (src, dst)]
+            self._plan_pair(BACKGROUND, (src, dst), addresses, DEFAULT_LEVEL, None)
+
+    def plan_common(self) -> None:
+        """Rules that serve whatever jobs there are."""
         for switch in self.datapaths:
             self._add(switch, INGRESS, MISS_PRIORITY, (), (), "stray")
             self._add(switch, ROUTES, MISS_PRIORITY, (), (), "miss")
@@ -112,11 +123,6 @@ class _Planner:
             self._plan_routes(switch)
         for index, host in enumerate(self.fabric.hosts):
             self._plan_host(index, host.name)
-        for job in self.state.jobs:
-            self._plan_job(job)
-        for src, dst in dict.fromkeys(self.state.background):
-            addresses = [str(host_interface(self.fabric.host_index[host]).ip) for host in (src, dst)]
-            self._plan_pair(BACKGROUND, (src, dst), addresses, DEFAULT_LEVEL, None)
 
     @cached_property
     def _next_switch(self) -> dict[str, dict[str, str]]:
@@ -261,6 +267,24 @@ class _Planner:
         cookie = int.from_bytes(_digest((switch, table, priority, match, actions), 8), "big")
         flow = Flow(table, priority, cookie, match, actions)
         self.rules[switch].append(Rule(switch, self.datapaths[switch], flow, purpose, job, src, dst))
+
+
+class _Common:
+    """The common rules that were planned last: most states differ from the one before in their jobs alone."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Fabric, int, frozenset[str], dict[str, list[Rule]]] | None = None
+
+    def of(self, planner: _Planner) -> dict[str, list[Rule]]:
+        state = planner.state
+        if self._last is None or self._last[:3] != (state.fabric, state.seed, state.links_down):
+            fresh = _Planner(state)
+            fresh.plan_common()
+            self._last = (state.fabric, state.seed, state.links_down, fresh.rules)
+        return self._last[3]
+
+
+_common = _Common()
 
 
 def _in_any_subnet(block: IPv4Network) -> str:

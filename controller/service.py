@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from controller.difference import Change, stages
-from controller.flows import Actions, Flow, Group
+from controller.flows import Actions, Flow, Group, Tables
 from controller.rules import Rule, SwitchPlan, plan_rules
 from controller.switches import Contents, Count, Switch, SwitchError, Ticket
 from harmonics_emu.emulate.control import NetworkState, RuleCount, RuleReport
@@ -74,7 +74,7 @@ class ControllerService:
                 self._held.clear()
             before = self._known(switches)
             refusals, changed = self._bring(switches, plans, deadline)
-            after = {**before, **_read({number: switches[number] for number in changed}, deadline)}
+            after = {**before, **_read_back(switches, before, changed, deadline)}
             self._held = {
                 number: (switches[number], contents)
                 for number, contents in after.items()
@@ -120,21 +120,23 @@ class ControllerService:
 
     def _bring(
         self, switches: Mapping[int, Switch], plans: Mapping[int, SwitchPlan], deadline: float
-    ) -> tuple[dict[int, dict[Change, str]], set[int]]:
+    ) -> tuple[dict[int, dict[Change, str]], dict[int, set[int | None]]]:
         """Carry out what is needed, stage by stage.
 
-        What the switches refused, and the switches that must be read back: those that were changed, or not known.
+        What the switches refused, and what must be read back: of switches that were changed, the tables in question
+        (None: groups), of those that were not known, none in particular.
         """
         known = self._known(switches)
         unknown = {number: switch for number, switch in switches.items() if number not in known}
         wanted = {datapath_id: plan.tables for datapath_id, plan in plans.items()}
         held = {number: contents.tables for number, contents in {**known, **_read(unknown, deadline)}.items()}
         refusals: dict[int, dict[Change, str]] = {datapath_id: {} for datapath_id in plans}
-        changed = set(unknown)
+        changed: dict[int, set[int | None]] = {number: {None} for number in unknown}
         for stage in stages(held, wanted):
             tickets = {datapath_id: switches[datapath_id].submit(changes) for datapath_id, changes in stage.items()}
-            changed |= tickets.keys()
             for datapath_id, ticket in tickets.items():
+                tables = (change.item.table if isinstance(change.item, Flow) else None for change in stage[datapath_id])
+                changed.setdefault(datapath_id, set()).update(tables)
                 self._held.pop(datapath_id, None)
                 ticket.wait(deadline)
                 refusals[datapath_id].update(ticket.errors)
@@ -172,6 +174,27 @@ def _read(switches: Mapping[int, Switch], deadline: float) -> dict[int, Contents
     for ticket in tickets.values():
         ticket.wait(deadline)
     return {number: switches[number].contents(ticket) for number, ticket in tickets.items()}
+
+
+def _read_back(
+    switches: Mapping[int, Switch],
+    before: Mapping[int, Contents],
+    changed: Mapping[int, set[int | None]],
+    deadline: float,
+) -> dict[int, Contents]:
+    """What changed switches hold now. Of those that changed in one table only, no other is asked for."""
+    partly = {number: next(iter(tables)) for number, tables in changed.items() if number in before and len(tables) == 1}
+    only = {number: table for number, table in partly.items() if table is not None}
+    whole = {number: switches[number] for number in changed if number not in only}
+    tickets = {number: switches[number].request_contents(table) for number, table in only.items()}
+    found = _read(whole, deadline)
+    for number, ticket in tickets.items():
+        ticket.wait(deadline)
+        read, known, table = switches[number].contents(ticket), before[number], only[number]
+        kept = {flow: count for flow, count in known.counts.items() if flow.table != table}
+        flows = {flow: count for flow, count in read.counts.items() if flow.table == table}
+        found[number] = Contents(Tables(frozenset({**kept, **flows}), read.tables.groups), {**kept, **flows})
+    return found
 
 
 def _counted(plans: Mapping[int, SwitchPlan], held: Mapping[int, Contents]) -> Iterator[tuple[Rule, Count]]:

@@ -67,8 +67,8 @@ class Switch(Protocol):
     def submit(self, changes: Sequence[Change]) -> Ticket:
         """Send changes and a barrier. Once the ticket is done, `ticket.errors` says which ones the switch refused."""
 
-    def request_contents(self) -> Ticket:
-        """Ask for all entries and groups; give the ticket to `contents` once it is done."""
+    def request_contents(self, table: int | None = None) -> Ticket:
+        """Ask for all entries (or those of one table) and groups; give the ticket to `contents` once it is done."""
 
     def contents(self, ticket: Ticket) -> Contents:
         """The answer to `request_contents`."""

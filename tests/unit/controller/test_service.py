@@ -10,8 +10,8 @@ import pytest
 
 from controller.difference import Change
 from controller.flow_table import FlowTables
-from controller.flows import Flow
-from controller.rules import plan_rules
+from controller.flows import Flow, Tables
+from controller.rules import INGRESS, plan_rules
 from controller.service import ControllerService
 from controller.switches import Contents, Count, SwitchError, Ticket
 from harmonics_emu.emulate.control import JobRoutes, NetworkState
@@ -33,6 +33,7 @@ class FakeSwitch:
         self.refuse: int | None = None
         self.lose: int | None = None
         self.silent = False
+        self.asked: list[int | None] = []
 
     def submit(self, changes: Sequence[Change]) -> Ticket:
         ticket = Ticket(self.datapath_id)
@@ -44,11 +45,13 @@ class FakeSwitch:
                 self.held.apply(change)
         return self._answered(ticket)
 
-    def request_contents(self) -> Ticket:
+    def request_contents(self, table: int | None = None) -> Ticket:
+        self.asked.append(table)
         return self._answered(Ticket(self.datapath_id))
 
     def contents(self, ticket: Ticket) -> Contents:
-        tables = self.held.tables
+        held, table = self.held.tables, self.asked[-1]
+        tables = Tables(frozenset(flow for flow in held.flows if table in (None, flow.table)), held.groups)
         return Contents(tables, {flow: Count(1, 100) for flow in tables.flows})
 
     def _answered(self, ticket: Ticket) -> Ticket:
@@ -147,3 +150,20 @@ def test_waiting_ends_with_the_last_connection() -> None:
     began = time.monotonic()
     assert service.wait_connected(1, soon()) == (1,)
     assert time.monotonic() - began < 2
+
+
+def test_after_a_change_only_what_changed_is_read_again(
+    service: ControllerService, switches: dict[int, FakeSwitch]
+) -> None:
+    for switch in switches.values():
+        service.connected(switch)
+    service.install(state(), soon())
+    before = {number: len(switch.asked) for number, switch in switches.items()}
+    reports = service.install(state(2), soon())
+    assert all(report.error is None for report in reports)
+    asked = {number: switch.asked[before[number] :] for number, switch in switches.items()}
+    assert {table for tables in asked.values() for table in tables} == {INGRESS}
+    assert any(not tables for tables in asked.values()), "spines did not change"
+    # Who asks for what should be there already wants to know: everything is read.
+    assert len(service.install(state(2), soon())) == len(reports)
+    assert all(switch.asked[-1] is None for switch in switches.values())
