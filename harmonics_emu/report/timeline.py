@@ -41,7 +41,7 @@ def timeline(iterations: Mapping[str, Iterations], end_s: float, look_s: float |
             element("span", job, title=job),
             element(
                 "svg",
-                [_path(kind, boxes) for kind, boxes in _boxes(rows).items()],
+                [path_of(kind, boxes) for kind, boxes in boxes_of(rows).items()],
                 viewBox=f"0 0 {number(first_s)} 1",
                 preserveAspectRatio="none",
                 role="img",
@@ -86,7 +86,7 @@ def first_look_s(iterations: Mapping[str, Iterations], end_s: float) -> float:
     return max(1e-3, min(end_s, begin + FIRST_LOOK * shortest))
 
 
-def _boxes(rows: Iterations) -> dict[str, np.ndarray]:
+def boxes_of(rows: Iterations) -> dict[str, np.ndarray]:
     """(n, 2) start and length of each part of each iteration that takes any time."""
     times = rows.times
     compute, straggler, gate = (np.nan_to_num(x) for x in (times.compute_s, times.straggler_s, times.gate_s))
@@ -99,7 +99,8 @@ def _boxes(rows: Iterations) -> dict[str, np.ndarray]:
     return {kind: boxes[:MOST_ITERATIONS][boxes[:MOST_ITERATIONS, 1] > 1e-6] for kind, boxes in found.items()}
 
 
-def _path(kind: str, boxes: np.ndarray) -> Markup | None:
+def path_of(kind: str, boxes: np.ndarray) -> Markup | None:
+    """All boxes of one kind as one path, from 0 to 1 in height; None where there are none."""
     if not len(boxes):
         return None
     drawn = "".join(f"M{start:.5f} 0h{length:.5f}v1h-{length:.5f}z" for start, length in boxes.tolist())

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -141,3 +142,16 @@ def test_utilisation_shares_samples_out_evenly() -> None:
     rows = np.zeros(3, LINK_SAMPLE)
     rows["time_s"], rows["bytes"] = (0, 1, 2), (0, 1000, 1000)
     assert utilisation(rows, 16_000, np.array([0, 0.5, 1.5, 2])).tolist() == [0.5, 0.25, 0]
+
+
+def test_figures_stand_alone(directory: Path, tmp_path: Path) -> None:
+    told = CliRunner().invoke(main, ["report", str(directory), "--figures", str(tmp_path / "figures")])
+    assert told.exit_code == 0, told.output
+    written = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    jobs = ("bert", "gpt2", "vgg16", "vgg19")
+    assert written == [*(f"iterations-{job}.svg" for job in jobs), "links.svg", "timeline.svg"]
+    for path in (tmp_path / "figures").iterdir():
+        root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert root.find(".//{http://www.w3.org/2000/svg}style") is not None
+        assert len(list(root.iter())) > 5
