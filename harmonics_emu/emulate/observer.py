@@ -33,7 +33,7 @@ KEPT = 512
 HEADERS = FRAME_BYTES / SEGMENT_PAYLOAD_BYTES
 MOST_EXCESS = 1.12
 """Bound on how much longer than its bytes a job may be taken to hold its links. What is beyond is others in the way, or
-pauses between small buckets, in which links are free: taken for bytes, it would make links look fuller than they are."""
+pauses between small buckets, in which links are free: taken for bytes, it would make links look too full."""
 MOST_EXCESS_IN_PHASES = 2.0
 """The same where a collective loads some links only after others, which bytes on links do not say."""
 
