@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harmonics_emu import shell
-from harmonics_emu.emulate.conduct import Outcome
 from harmonics_emu.emulate.fidelity import Evidence, JobTimers, LinkUse, exit_code_of, judge
 from harmonics_emu.emulate.network import host_settings
+from harmonics_emu.emulate.outcome import Outcome
 from harmonics_emu.emulate.protocol import RunRequest
 from harmonics_emu.emulate.testbed import Testbed
 from harmonics_emu.errors import HarmonicsError, RunFailed

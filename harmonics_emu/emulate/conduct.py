@@ -6,11 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
-from numpy.typing import NDArray
+from dataclasses import dataclass
 
 from harmonics_emu.emulate.capacity import require_capacity
 from harmonics_emu.emulate.decisions import Active, Decider
@@ -19,16 +15,16 @@ from harmonics_emu.emulate.faults import apply_link_event
 from harmonics_emu.emulate.gates import GateKeeper, gates_opened
 from harmonics_emu.emulate.job_queues import JobQueues
 from harmonics_emu.emulate.observer import Observer
+from harmonics_emu.emulate.outcome import Outcome, rules_with_counts
 from harmonics_emu.emulate.protocol import Event, JobProgress, Notice, Phase, Progress
 from harmonics_emu.emulate.ranks import Launcher, RankSettings, background_name
-from harmonics_emu.emulate.sampling import BusyMeter, Sampler
+from harmonics_emu.emulate.sampling import Sampler
 from harmonics_emu.emulate.solving import Planner
-from harmonics_emu.emulate.testbed import HostCounters, Testbed
+from harmonics_emu.emulate.testbed import Testbed
 from harmonics_emu.emulate.worker import process_cpu_s
-from harmonics_emu.errors import HarmonicsError, RunFailed
-from harmonics_emu.records import Decision, JobOutcome
+from harmonics_emu.errors import RunFailed
+from harmonics_emu.records import JobOutcome
 from harmonics_emu.scenario import Scenario
-from harmonics_emu.schedulers.interface import JobPlan
 from harmonics_emu.schedulers.options import epoch_option
 from workloads.collectives import job_transfers
 from workloads.job import Job, LinkEvent
@@ -41,30 +37,6 @@ LEAD_S = 0.1
 """Between the decision to start and time zero: every rank has seen its release time by then."""
 COUNTERS_S = 3.0
 """Open vSwitch brings rule counters up to date twice a second."""
-
-
-@dataclass
-class Outcome:
-    """What a conducted run leaves: all in seconds from time zero but `zero_s`, which is CLOCK_MONOTONIC.
-
-    control_cpu_s: CPU time from time zero on of what watches, decides and enforces, and `run_s`, how long that was.
-    """
-
-    zero_s: float
-    outcomes: dict[str, JobOutcome]
-    decisions: list[Decision]
-    rules: list[dict[str, Any]]
-    links: dict[str, NDArray[Any]]
-    meter: BusyMeter
-    cpu_busy: float | None
-    datapath_busy: float | None
-    hosts: dict[str, HostCounters]
-    in_force: dict[str, JobPlan]
-    gates_failed_open: int
-    fallbacks: int
-    control_cpu_s: dict[str, float]
-    faults: list[str] = field(default_factory=list)
-    violations: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -349,7 +321,7 @@ class Conductor:
             zero_s=self._zero_s,
             outcomes={run.job.name: run.outcome for run in self._running if run.outcome is not None},
             decisions=decisions,
-            rules=self._rules_with_counts(violations),
+            rules=rules_with_counts(self._decider.enforcer.rules, self._testbed.controller, violations),
             links=sampler.link_rows(),
             meter=sampler.meter,
             cpu_busy=sampler.cpu_busy,
@@ -362,25 +334,6 @@ class Conductor:
             faults=[*self._testbed.faults, *self._decider.faults],
             violations=violations,
         )
-
-    def _rules_with_counts(self, violations: list[str]) -> list[dict[str, Any]]:
-        """rules.jsonl's rows: each rule as read back, with its last counters. Packets that met no rule are a fault."""
-        try:
-            counts = {rule.cookie: rule for rule in self._testbed.controller.counters(10.0)}
-        except HarmonicsError as error:
-            violations.append(f"what the rules counted can't be read: {error}")
-            counts = {}
-        rows = []
-        for rule in self._decider.enforcer.rules:
-            count = counts.get(rule.cookie)
-            row = msgspec.to_builtins(rule)
-            if count is not None:
-                row |= {"packets": count.packets, "bytes": count.bytes}
-            rows.append(row)
-        lost = sum(row["packets"] for row in rows if row["purpose"] == "miss")
-        if lost:
-            violations.append(f"{lost} packets met no rule and were dropped by a switch")
-        return rows
 
     def _now(self) -> float:
         return time.monotonic() - self._zero_s
