@@ -30,7 +30,7 @@ def drawn_fabric(draw: random.Random) -> Fabric:
     return rack_spine(draw.randint(2, 4), 4, draw.randint(1, 3), host_bps, 8 * MBIT)
 
 
-def drawn_jobs(draw: random.Random, on: Fabric, most: int = 5, together: bool = True) -> list[Job]:
+def drawn_jobs(draw: random.Random, on: Fabric, most: int = 5, together: bool = True, longest: int = 10) -> list[Job]:
     """Two or more jobs without jitter, on hosts anywhere; jobs may share hosts."""
     hosts = [host.name for host in on.hosts]
     return [
@@ -39,7 +39,7 @@ def drawn_jobs(draw: random.Random, on: Fabric, most: int = 5, together: bool = 
             index=number,
             program="ddp",
             hosts=tuple(draw.sample(hosts, draw.randint(2, 4))),
-            iterations=draw.randint(1, 10),
+            iterations=draw.randint(1 + longest // 20, longest),
             compute_s=draw.choice((0.0, draw.uniform(0.1, 2))),
             overlap=draw.choice((0.0, 0.0, draw.random())),
             bucket_bytes=tuple(draw.randrange(50_000, 1_000_000) for _ in range(draw.randint(1, 3))),
@@ -56,11 +56,11 @@ def drawn_background(draw: random.Random, on: Fabric) -> tuple[Background, ...]:
     return (Background(src, dst, draw.choice((1, 4, 20)) * MBIT),) if draw.random() < 0.3 else ()
 
 
-def drawn_snapshot(number: int, most: int = 5, **options: object) -> Snapshot:
+def drawn_snapshot(number: int, most: int = 5, longest: int = 10, **options: object) -> Snapshot:
     """Jobs that start together, on a fabric that may carry background flows."""
     draw = random.Random(number)
     on = drawn_fabric(draw)
-    snapshot = snapshot_of(on, drawn_jobs(draw, on, most), **options)
+    snapshot = snapshot_of(on, drawn_jobs(draw, on, most, longest=longest), **options)
     return replace(snapshot, background=drawn_background(draw, on), seed=draw.randrange(100))
 
 
