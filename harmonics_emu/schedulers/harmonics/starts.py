@@ -18,7 +18,7 @@ from harmonics_emu.schedulers.harmonics.orders import shared_links
 from harmonics_emu.schedulers.unified_circle import ANGLES, Arc, best_rotations, sample
 from harmonics_emu.simulate.kernel.sharing import Flags
 
-STATES = 30
+STATES = 100
 """Of the search for held starts: schedules that are followed up at a time."""
 SLACK = 1e-6
 """Link times are taken to be longer by this part: who is waited for is done by then, whatever doubles round."""
