@@ -58,10 +58,13 @@ def test_predictions_come_true_and_are_never_above_fair_sharing(number: int) -> 
 def test_no_other_policy_is_better_for_jobs_that_start_together(number: int) -> None:
     # All plan anew when a job ends. What is then on its way is foreseen roughly, so jobs have some iterations each.
     snapshot = drawn_snapshot(number, most=4, longest=60, deadline=LONG)
-    own = s_of(snapshot, find_policy("harmonics"))
+    own, kept = s_of(snapshot, find_policy("harmonics")), plan_harmonics(snapshot).facts["objective"]
+    bare = replace(snapshot, options={})
     for name in ("fair", "crux", "cassini"):
-        bare = replace(snapshot, options={})
-        assert own <= 1.01 * s_of(bare, find_policy(name)), name
+        other = find_policy(name)
+        assert kept <= 1.001 * s_of_plan(bare, other.plan(bare)), name
+        # One in a hundred times, a change of crux' order when a job ends is worth more than any order kept to the end.
+        assert own <= (1.05 if name == "crux" else 1.01) * s_of(bare, other), name
 
 
 @settings(max_examples=25, deadline=None)
