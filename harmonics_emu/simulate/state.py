@@ -163,7 +163,7 @@ def _buckets(job: Job, weight: Weight | None) -> list[_Bucket]:
 
     UsageError for a weight that can't be.
     """
-    ready = ready_fractions(job.overlap, len(job.bucket_bytes))
+    ready = bucket_ready_fractions(len(job.bucket_bytes), job.overlap)
     if weight is None:
         return [_Bucket(size, at, 1.0) for size, at in zip(job.bucket_bytes, ready, strict=True)]
     weights = [weight((step + 0.5) / WEIGHT_STEPS) for step in range(WEIGHT_STEPS)]
@@ -180,8 +180,3 @@ def _buckets(job: Job, weight: Weight | None) -> list[_Bucket]:
             sent = part_end
             step += part_end == step_end
     return found
-
-
-def ready_fractions(overlap: float, buckets: int) -> list[float]:
-    """After which fraction of the compute time each bucket is ready, as the emulator's ranks have it."""
-    return list(bucket_ready_fractions(buckets, overlap))

@@ -19,9 +19,9 @@ from harmonics_emu.simulate.entities import Flow, job_flows
 from harmonics_emu.simulate.jitter import SlowestRank
 from harmonics_emu.simulate.kernel.sharing import Floats
 from harmonics_emu.simulate.routing import intra_host_link
-from harmonics_emu.simulate.state import ready_fractions
 from topologies.fabric import Fabric
 from workloads.job import Job
+from workloads.pacing import bucket_ready_fractions
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Demand:
         return Chain(
             compute_s=self.compute_s,
             length_s=self.length_s,
-            ready=tuple(ready_fractions(self.job.overlap, len(shares))),
+            ready=bucket_ready_fractions(len(shares), self.job.overlap),
             link_s=tuple(shares.tolist()),
             weight=self.weight,
             start_s=self.job.start_s,
@@ -153,7 +153,7 @@ def _fullest(sizes: Iterable[float], bins: int) -> float:
 def _lengths(job: Job, compute_s: Floats, alone_s: float) -> Floats:
     """Least length of each iteration: each bucket is sent when it is ready and the one before is sent."""
     end = np.zeros(len(compute_s))
-    ready = ready_fractions(job.overlap, len(job.bucket_bytes)) if job.bytes else []
+    ready = bucket_ready_fractions(len(job.bucket_bytes), job.overlap) if job.bytes else ()
     for size, fraction in zip(job.bucket_bytes, ready, strict=False):
         end = np.maximum(end, compute_s * fraction) + alone_s * size / job.bytes
     return np.maximum(end, compute_s)

@@ -14,8 +14,8 @@ from harmonics_emu.schedulers.interface import HostPair, JobState
 from harmonics_emu.schedulers.link_loads import bottleneck_s
 from harmonics_emu.simulate.predict import alone
 from harmonics_emu.simulate.routing import Router, capacities
-from harmonics_emu.simulate.state import ready_fractions
 from topologies.fabric import Fabric, Path
+from workloads.pacing import bucket_ready_fractions
 
 SLACK = 1e-6
 """Link times are taken to be longer by this part: who is waited for is done by then, whatever doubles round."""
@@ -100,7 +100,7 @@ def _chain(fabric: Fabric, rest: Rest, link_s: float) -> Chain:
     return Chain(
         compute_s=np.full(job.iterations, rest.compute_s),
         length_s=np.full(job.iterations, length_s),
-        ready=tuple(ready_fractions(job.overlap, len(job.bucket_bytes))),
+        ready=bucket_ready_fractions(len(job.bucket_bytes), job.overlap),
         link_s=tuple(size / job.bytes * link_s * (1 + SLACK) for size in job.bucket_bytes),
         weight=rest.weight,
         start_s=job.start_s,

@@ -24,8 +24,8 @@ from harmonics_emu.simulate.kernel.sharing import Floats, Ints
 from harmonics_emu.simulate.network import Network
 from harmonics_emu.simulate.predict import alone
 from harmonics_emu.simulate.routing import Router
-from harmonics_emu.simulate.state import ready_fractions
 from topologies.fabric import Fabric, Path
+from workloads.pacing import bucket_ready_fractions
 
 Routes = Mapping[str, Mapping[HostPair, Path]]
 """By job, the paths of its host pairs; a pair that is not named keeps its hashed path."""
@@ -221,7 +221,7 @@ class Problem:
             iterations=iterations,
             weight=task.weight * task.iterations / iterations,
             compute_s=self._compute_s(task, iterations, draw),
-            bucket_ready=tuple(ready_fractions(job.overlap, len(job.bucket_bytes))),
+            bucket_ready=bucket_ready_fractions(len(job.bucket_bytes), job.overlap),
             bucket_bytes=tuple(float(size) for size in job.bucket_bytes),
             links=crossed[0],
             usage=crossed[1],
