@@ -38,7 +38,7 @@ LAST_ITERATIONS = 2_000
 """Of the last rollouts, which compare with fair sharing once more: to the jobs' ends, if they suffice."""
 DRAWS = 2
 """Of compute times, where they vary: none of them the run's own, which a policy must not know."""
-WORTH = 1e-3
+WORTH, WORTH_WITH_JITTER = 1e-3, 1e-2
 """Start times must make a plan better by this part: they help less when a job drifts, and priorities don't."""
 RACK_PART = 0.3
 """Of the time that is left, what a rack may take for its report."""
@@ -208,9 +208,10 @@ class Epoch:
         outcome = replace(best, cost=judge.cost(levels))
         if not self._settings.priorities:
             outcome = replace(outcome, levels={}, cost=judge.fair_cost())
-        # Release times are absolute: they are of use only if rollouts, and compute times, are those to come.
-        if self._settings.start_times and not self.problem.varies and self.problem.iterations <= LAST_ITERATIONS:
-            outcome = self._with_starts(outcome, view, judge, levels)
+        # Release times are absolute: they are of use only if the iterations of rollouts are those to come.
+        if self._settings.start_times and self.problem.iterations * len(views) <= LAST_ITERATIONS:
+            mean = self.problem.whole_view(crossings, self._all, LAST_ITERATIONS)
+            outcome = self._with_starts(outcome, mean, judge, levels)
         if self._settings.guard:
             hashed = self._views(self.problem.crossings({}), self._all, LAST_ITERATIONS)
             fair = Outcome({}, cost=Judge(hashed).fair_cost(), late=outcome.late)
@@ -230,7 +231,7 @@ class Epoch:
                     return replace(outcome, late=True)
                 both = {**outcome.starts, **starts}
                 cost = judge.cost(_in_order(view, outcome.levels), both)
-                if cost < _cost(outcome) * (1 - WORTH):
+                if cost < _cost(outcome) * (1 - (WORTH_WITH_JITTER if self.problem.varies else WORTH)):
                     outcome = replace(outcome, starts=both, cost=cost)
         return outcome
 
