@@ -24,7 +24,8 @@ from harmonics_emu.cli.output import print_json, print_rich
     "run_directory",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="The run that was captured: it tells jobs, hosts and directions. Without FILE: all in DIR/captures.",
+    help="The run that was captured: it tells jobs, hosts and directions. Without FILE: all in DIR/captures. "
+    "Default: the one whose captures the FILEs are.",
 )
 @click.option(
     "--gap", metavar="TIME", help="Pause between two collectives of a job, as 20ms; default: chosen for each."
@@ -72,6 +73,7 @@ def command(
     except InvalidQuantity as error:
         raise UsageError(str(error) if error.hint is None else f"{error}; hint: {error.hint}") from None
     groups = fabric = None
+    run_directory = run_directory or _run_of(files)
     if run_directory is not None:
         scenario = load_scenario(run_directory / "scenario.yaml")
         fabric = scenario.fabric()
@@ -92,3 +94,15 @@ def command(
         print_json(msgspec.json.format(msgspec.json.encode(examined.traffic), indent=2))
     else:
         print_rich(traffic_table(examined))
+
+
+def _run_of(files: tuple[str, ...]) -> Path | None:
+    """The run in whose captures all files lie, None if there is none."""
+    from harmonics_emu.results.captures import ACCOUNT
+
+    folders = {Path(file).absolute().parent for file in files}
+    if len(folders) != 1:
+        return None
+    (folder,) = folders
+    told = (folder / ACCOUNT).is_file() and (folder.parent / "scenario.yaml").is_file()
+    return folder.parent if told else None

@@ -26,6 +26,13 @@ from harmonics_emu.cli.progress import RunProgress
 @out_option("Run directory; default: a new one in runs/.")
 @seed_option
 @allow_commands_option
+@click.option(
+    "--capture",
+    "captures",
+    multiple=True,
+    metavar="LINK|all",
+    help="Record the packets of this link, instead of those that the scenario names; may be given several times.",
+)
 @short_option
 @json_option("Print result.json instead of a table.")
 @click.pass_context
@@ -36,6 +43,7 @@ def command(
     out: Path | None,
     seed: int | None,
     allow_commands: bool,
+    captures: tuple[str, ...],
     short: bool,
     as_json: bool,
 ) -> None:
@@ -48,6 +56,8 @@ def command(
     from harmonics_emu.runs import carry_out
 
     loaded = load(scenario, short=short)
+    if captures:
+        loaded = loaded.with_captures(captures)
     with RunProgress(quiet=as_json) as progress:
         progress.begin(f"{loaded.name}, {policy or loaded.policy}")
         finished = carry_out(

@@ -21,7 +21,9 @@ from harmonics_emu.emulate.protocol import RunRequest
 from harmonics_emu.emulate.testbed import Testbed
 from harmonics_emu.errors import HarmonicsError, RunFailed
 from harmonics_emu.records import ITERATION, Records
+from harmonics_emu.results import captures
 from harmonics_emu.results.build import build_result
+from harmonics_emu.results.captures import write_accounts
 from harmonics_emu.results.manifest import build_manifest
 from harmonics_emu.results.schema import Isolated
 from harmonics_emu.results.store import write_run
@@ -31,7 +33,7 @@ from harmonics_emu.schedulers.interface import JobPlan
 from harmonics_emu.simulate.routing import Router
 from topologies.fabric import Fabric
 from topologies.shaping import FRAME_BYTES, goodput_bps
-from workloads.collectives import IN_PHASES, job_transfers
+from workloads.collectives import goes_in_phases, job_transfers
 from workloads.job import Job
 from workloads.output_files import spans_path, timer_path
 from workloads.spans import read_spans
@@ -66,6 +68,11 @@ def conclude(
             isolated=isolated_pairs(jobs, request.isolated, predicted),
             faults=outcome.faults,
             violations=outcome.violations,
+            notes=[
+                f"the capture of {capture.link} is incomplete: {capture.incomplete}"
+                for capture in outcome.captures.values()
+                if capture.incomplete is not None
+            ],
         )
     )
     isolated = {name: alone for name, alone in predicted.items() if alone is not None} | request.isolated
@@ -76,6 +83,8 @@ def conclude(
         settings={**_settings(testbed, timings), "control_cpu_s": outcome.control_cpu_s},
         open_vswitch=shell.run(["ovs-vswitchd", "--version"]).splitlines()[0],
     )
+    if outcome.captures:
+        write_accounts(directory / captures.DIRECTORY, outcome.captures, request.owner)
     write_run(directory, result, records, scenario.resolved_yaml(), manifest, request.owner)
     if any(job.status != "done" for job in result.jobs):
         return RunFailed.exit_code
@@ -122,7 +131,7 @@ def isolated_pairs(
     pairs = {}
     for job in jobs:
         alone, fluid = measured.get(job.name), predicted.get(job.name)
-        if job.collective in IN_PHASES or alone is None or fluid is None:
+        if goes_in_phases(job) or alone is None or fluid is None:
             continue
         if alone.iteration_s and fluid.iteration_s:
             pairs[job.name] = (alone.iteration_s, fluid.iteration_s)

@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harmonics_emu.emulate.capacity import require_capacity
+from harmonics_emu.emulate.capture import Captures
 from harmonics_emu.emulate.decisions import Active, Decider
 from harmonics_emu.emulate.enforcement import Enforcer
 from harmonics_emu.emulate.faults import apply_link_event
 from harmonics_emu.emulate.gates import GateKeeper, gates_opened
+from harmonics_emu.emulate.guard import Guard, is_guarded
 from harmonics_emu.emulate.job_queues import JobQueues
 from harmonics_emu.emulate.observer import Observer
 from harmonics_emu.emulate.outcome import Outcome, rules_with_counts
@@ -64,6 +66,7 @@ class Conductor:
         launcher: Launcher,
         solver: Planner,
         settings: RankSettings,
+        captures: Captures,
         say: Callable[[Event], None],
         stop: threading.Event,
     ) -> None:
@@ -71,11 +74,13 @@ class Conductor:
         self._say, self._stop = say, stop
         self._events = sorted(scenario.events(), key=lambda event: event.at_s)
         self._background = scenario.background()
-        self._captures = scenario.capture
+        self._captures = captures
         epoch_s = epoch_option(scenario.policy_options)
         queues = JobQueues(testbed.fabric)
         enforcer = Enforcer(testbed.fabric, testbed.jobs, self._background, seed, testbed.controller, queues)
         self._gates = GateKeeper(epoch_s)
+        observer = Observer(testbed.fabric, testbed.jobs, settings.output_dir)
+        guarded = is_guarded(policy, scenario.policy_options)
         self._decider = Decider(
             fabric=testbed.fabric,
             background=self._background,
@@ -84,9 +89,10 @@ class Conductor:
             seed=seed,
             epoch_s=epoch_s,
             solver=solver,
-            observer=Observer(testbed.fabric, testbed.jobs, settings.output_dir),
+            observer=observer,
             enforcer=enforcer,
             gates=self._gates,
+            guard=Guard(epoch_s, observer.histories) if guarded else None,
         )
         self._running: list[_Running] = []
         self._violations: list[str] = []
@@ -102,6 +108,7 @@ class Conductor:
         require_capacity(self._testbed.fabric)
         self._launch()
         self._check_rules_by_counters()
+        self._captures.start()
         sampler = self._release()
         try:
             self._watch(sampler)
@@ -118,8 +125,6 @@ class Conductor:
 
     def _launch(self) -> None:
         jobs = self._testbed.jobs
-        if self._captures:
-            self._say(Notice("capture: this version records no packets; the run goes on without"))
         self._say(Phase(f"starting {sum(job.ranks for job in jobs)} ranks of {len(jobs)} jobs"))
         for job in jobs:
             self._running.append(_Running(job, self._launcher.launch(self._testbed.fabric, job, self._settings)))
@@ -200,6 +205,7 @@ class Conductor:
                 return
             if now >= next_progress:
                 self._end_what_hangs(now)
+                self._captures.watch(now)
                 self._report(now, sampler)
                 next_progress = now + PROGRESS_S
 
@@ -313,6 +319,7 @@ class Conductor:
             name: max(0.0, used_s - self._cpu_at_zero_s.get(name, 0.0))
             for name, used_s in self._control_cpu_s().items()
         }
+        captures = self._captures.stop()
         time.sleep(0.6)  # Rule counters lag by half a second.
         violations = list(self._violations)
         if sampler.error is not None:
@@ -333,6 +340,7 @@ class Conductor:
             control_cpu_s={**control_cpu_s, "run_s": self._now()},
             faults=[*self._testbed.faults, *self._decider.faults],
             violations=violations,
+            captures=captures,
         )
 
     def _now(self) -> float:

@@ -63,6 +63,7 @@ class Evidence:
     datapath_busy: cores used by the switch daemon, None with the kernel datapath. timeouts: TCP retransmission timeouts
     on all hosts. isolated: per job (measured, predicted) seconds of an iteration alone. faults: what broke and was
     mended in the run. violations: what makes the numbers meaningless whatever the machine did, such as lost packets.
+    notes: what takes nothing from the numbers, but must be known of the run's files.
     """
 
     cpu_busy: float | None
@@ -73,10 +74,11 @@ class Evidence:
     isolated: Mapping[str, tuple[float, float]]
     faults: Sequence[str] = ()
     violations: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
 def judge(evidence: Evidence) -> Fidelity:
-    """The verdict with every reason that speaks against the run, worst first."""
+    """The verdict with every reason that speaks against the run, worst first, then the notes."""
     severe: list[str] = list(evidence.violations)
     mild: list[str] = list(evidence.faults)
 
@@ -107,7 +109,7 @@ def judge(evidence: Evidence) -> Fidelity:
     verdict: Verdict = "not faithful" if severe else "degraded" if mild else "faithful"
     return Fidelity(
         verdict=verdict,
-        reasons=(*severe, *mild),
+        reasons=(*severe, *mild, *evidence.notes),
         cpu_busy=evidence.cpu_busy,
         links=tuple(
             LinkFidelity(

@@ -10,8 +10,10 @@ import time
 import traceback
 from pathlib import Path
 
+from harmonics_emu.emulate.capture import Captures, plan_taps
 from harmonics_emu.emulate.conclude import conclude
 from harmonics_emu.emulate.conduct import Conductor
+from harmonics_emu.emulate.guard import is_guarded
 from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.protocol import Event, Finished, Phase, RunRequest, decode_request, encode_line
 from harmonics_emu.emulate.ranks import Launcher, RankSettings
@@ -21,6 +23,8 @@ from harmonics_emu.emulate.testbed import CONTROLLER_SOCKET, raise_testbed
 from harmonics_emu.emulate.two_tiers import TwoTiers
 from harmonics_emu.errors import HarmonicsError
 from harmonics_emu.ownership import Owner
+from harmonics_emu.results import captures
+from harmonics_emu.results.run_directory import make_subdirectory
 from harmonics_emu.scenario import Scenario, load_scenario
 from harmonics_emu.schedulers.options import epoch_option
 
@@ -72,6 +76,7 @@ def _run(request: RunRequest, began: float) -> int:
         launcher=launcher,
         solver=solver,
         settings=_rank_settings(request),
+        captures=_captures(request, scenario),
         say=say,
         stop=_stop_requested(),
     )
@@ -95,11 +100,18 @@ def _start_solver(request: RunRequest, scenario: Scenario, logs: Logs) -> Planne
         seed=request.seed,
         background=scenario.background(),
         epoch_s=epoch_option(scenario.policy_options),
+        guarded=is_guarded(request.policy, scenario.policy_options),
     )
     if request.policy != TWO_TIERED:
         return Solver(begin, logs)
     racks = sorted({fabric.rack_of[host] for job in scenario.jobs() for host in job.hosts})
     return TwoTiers(begin, racks, CONTROLLER_SOCKET, logs)
+
+
+def _captures(request: RunRequest, scenario: Scenario) -> Captures:
+    directory, taps = Path(request.directory), plan_taps(scenario.fabric(), scenario.capture)
+    where = make_subdirectory(directory, captures.DIRECTORY, request.owner) if taps else directory
+    return Captures(taps, where, request.owner)
 
 
 def _rank_settings(request: RunRequest) -> RankSettings:

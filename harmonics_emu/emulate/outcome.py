@@ -14,6 +14,7 @@ from harmonics_emu.emulate.sampling import BusyMeter
 from harmonics_emu.emulate.testbed import HostCounters
 from harmonics_emu.errors import HarmonicsError
 from harmonics_emu.records import Decision, JobOutcome
+from harmonics_emu.results.captures import CaptureAccount
 from harmonics_emu.schedulers.interface import JobPlan
 
 
@@ -22,6 +23,7 @@ class Outcome:
     """What a conducted run leaves: all in seconds from time zero but `zero_s`, which is CLOCK_MONOTONIC.
 
     control_cpu_s: CPU time from time zero on of what watches, decides and enforces, and `run_s`, how long that was.
+    captures: by file name.
     """
 
     zero_s: float
@@ -39,6 +41,7 @@ class Outcome:
     control_cpu_s: dict[str, float]
     faults: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
+    captures: dict[str, CaptureAccount] = field(default_factory=dict)
 
 
 def rules_with_counts(

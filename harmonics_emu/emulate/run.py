@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -30,6 +31,8 @@ from topologies.addressing import MAX_JOBS
 MOST_HOSTS = 4_096
 """Four times what has been tried: each host is a network namespace, and all share this machine's cores."""
 SLOWEST_BPS = 8_000
+MOST_CAPTURES = 64
+"""Each is a program of its own that copies the headers of all packets of its link."""
 SILENCE_S = 90.0
 """The run inside reports at least every second; so long a silence means that it hangs."""
 STOP_S = 15.0
@@ -96,6 +99,17 @@ def refuse_what_may_not_run(scenario: Scenario, policy: str, allow_commands: boo
         raise UsageError("the emulator starts each job when it comes, and has no queue for GPUs; simulate it")
     _refuse_sizes(scenario)
     _refuse_rates(scenario)
+    _refuse_captures(scenario)
+
+
+def _refuse_captures(scenario: Scenario) -> None:
+    """UsageError for more captures than a machine can take beside the run, or without what takes them."""
+    if len(scenario.capture) > MOST_CAPTURES:
+        raise UsageError(
+            f"{len(scenario.capture)} links are to be captured, but at most {MOST_CAPTURES} can be; name those you need"
+        )
+    if scenario.capture and shutil.which("tcpdump") is None:
+        raise UsageError("captures need tcpdump, which is not on PATH: install it (scripts/bootstrap does)")
 
 
 def _refuse_sizes(scenario: Scenario) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,13 @@ from harmonics_emu.evidence.address_groups import Groups, addresses_of, guess_gr
 from harmonics_emu.evidence.capture.kernel import accounting as places
 from harmonics_emu.evidence.capture.reader import Capture, read_capture
 from harmonics_emu.evidence.capture.round_trips import round_trips
-from harmonics_emu.evidence.capture.source import UnreadableCapture, link_of
+from harmonics_emu.evidence.capture.source import STANDARD_INPUT, UnreadableCapture, link_of
 from harmonics_emu.evidence.capture.table import WIDTH_NS, FlowTable
 from harmonics_emu.evidence.collectives import Activity, choose_gap_s, find_collectives, ring_order, traffic_matrix
 from harmonics_emu.evidence.contention import Use, contention_matrix, contention_on
 from harmonics_emu.evidence.directions import Directions, directions_on_cable, guess_directions
 from harmonics_emu.evidence.segments import Floats, union
+from harmonics_emu.results.captures import CaptureAccount, read_accounts
 from topologies.fabric import Fabric
 
 LEAST_S = 1e-6
@@ -28,7 +30,10 @@ LEAST_S = 1e-6
 
 @dataclass(frozen=True)
 class CapturedLink:
-    """One file as read. directions and jobs: of each flow in the table, -1 where it is not known."""
+    """One file as read. directions and jobs: of each flow in the table, -1 where it is not known.
+
+    account: what the run that made the file says of it.
+    """
 
     link: str
     capture: Capture
@@ -37,6 +42,7 @@ class CapturedLink:
     jobs: NDArray[np.int64]
     ways: tuple[str, str, str]
     """Names of directions 0 and 1, and of the unknown one."""
+    account: CaptureAccount | None = None
 
     def way(self, flow: int) -> str:
         return self.ways[self.directions[flow]]
@@ -77,11 +83,11 @@ def examine(
         table.finish()
         if table.totals[places.PACKETS] == 0 and capture.damage:
             raise UnreadableCapture(f"{path} holds no packet: {capture.damage}")
-        tables.append((capture, table))
+        tables.append((capture, table, _account_of(path)))
     guessing = groups is None
-    groups = groups if groups is not None else guess_groups(table.flows for _, table in tables)
-    links = tuple(_placed(capture, table, groups, fabric) for capture, table in tables)
-    timed = [int(table.totals[places.FIRST_NS]) for _, table in tables if table.totals[places.TIMED]]
+    groups = groups if groups is not None else guess_groups(table.flows for _, table, _ in tables)
+    links = tuple(_placed(*entry, groups, fabric) for entry in tables)
+    timed = [int(table.totals[places.FIRST_NS]) for _, table, _ in tables if table.totals[places.TIMED]]
     origin_ns = min(timed, default=0)
     counted = _counted_once(links)
     names = groups.names
@@ -136,15 +142,23 @@ def examine(
     return Examined(shown, groups, links, counted, origin_ns)
 
 
-def _placed(capture: Capture, table: FlowTable, groups: Groups, fabric: Fabric | None) -> CapturedLink:
-    link = link_of(capture.path)
+def _account_of(path: str) -> CaptureAccount | None:
+    """What the run that made a capture says of it, None where no run does."""
+    where = Path(path)
+    return None if path == STANDARD_INPUT else read_accounts(where.parent).get(where.name)
+
+
+def _placed(
+    capture: Capture, table: FlowTable, account: CaptureAccount | None, groups: Groups, fabric: Fabric | None
+) -> CapturedLink:
+    link = link_of(capture.path) if account is None else account.link
     if fabric is not None and link in fabric.cables:
         directions = directions_on_cable(table.flows, fabric, link, groups)
         ways = (fabric.cables[link].up, fabric.cables[link].down, f"{link} (direction unknown)")
     else:
         directions = guess_directions(table.flows)
         ways = (f"{link} a>b", f"{link} b>a", f"{link} (direction unknown)")
-    return CapturedLink(link, capture, table, directions, jobs_of_flows(table.flows, groups), ways)
+    return CapturedLink(link, capture, table, directions, jobs_of_flows(table.flows, groups), ways, account)
 
 
 def _counted_once(links: Sequence[CapturedLink]) -> tuple[NDArray[np.int64], ...]:
@@ -258,7 +272,9 @@ def _job(
 
 
 def _file(link: CapturedLink, origin_ns: int) -> traffic.CaptureFile:
-    totals, capture = link.table.totals.tolist(), link.capture
+    totals, capture, account = link.table.totals.tolist(), link.capture, link.account
+    drops = capture.reported_drops if account is None else account.drops
+    incomplete = None if account is None else account.incomplete
     timed = totals[places.TIMED] > 0
     return traffic.CaptureFile(
         file=capture.path,
@@ -269,9 +285,10 @@ def _file(link: CapturedLink, origin_ns: int) -> traffic.CaptureFile:
         bytes=totals[places.WIRE_BYTES],
         start_s=(totals[places.FIRST_NS] - origin_ns) * 1e-9 if timed else 0.0,
         seconds=(totals[places.END_NS] - totals[places.FIRST_NS]) * 1e-9 if timed else 0.0,
-        complete=capture.damage is None and not capture.reported_drops,
+        complete=capture.damage is None and not drops and incomplete is None,
         damage=capture.damage,
-        reported_drops=capture.reported_drops,
+        incomplete=incomplete,
+        reported_drops=drops,
         skipped_blocks=capture.skipped_blocks,
         passed=traffic.Passed(
             cut_short=totals[places.CUT],

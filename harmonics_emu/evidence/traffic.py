@@ -30,6 +30,7 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
 class CaptureFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file. bytes: on the wire. complete: neither damaged nor with drops that the capturing system reports.
 
+    incomplete: why the run that made it says that it lacks packets.
     start_s and seconds: from the first packet of all files, and how long this one goes on.
     """
 
@@ -43,6 +44,7 @@ class CaptureFile(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     complete: bool
     damage: str | None
+    incomplete: str | None = None
     reported_drops: int | None
     skipped_blocks: int
     passed: Passed

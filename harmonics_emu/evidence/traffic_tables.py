@@ -130,7 +130,9 @@ def _doubts(shown: Traffic) -> Iterator[RenderableType]:
     for file in shown.files:
         if file.damage:
             yield Text(f"{file.file}: {file.damage}; what came before it is counted", style="yellow")
-        if file.reported_drops:
+        if file.incomplete:
+            yield Text(f"{file.file} is incomplete: {file.incomplete}", style="yellow")
+        elif file.reported_drops:
             yield Text(f"{file.file}: the capture lost {file.reported_drops} packets: incomplete", style="yellow")
         if passed := passed_over(file):
             yield Text(f"{file.file}: {passed}", style="dim")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -15,6 +15,7 @@ from harmonics_emu.errors import UsageError
 from harmonics_emu.scenario.composer import resolve_scalar
 from harmonics_emu.scenario.placement import Placer, placement_draw, placement_seed
 from harmonics_emu.scenario.policy_choice import parse_policy
+from harmonics_emu.scenario.problems import did_you_mean
 from harmonics_emu.scenario.schema import MAX_SEED, CommandSection, JobSection, PolicySection, ScenarioFile
 from harmonics_emu.scenario.waiting import Request, WaitingRoom
 from harmonics_emu.schedulers.registry import find_policy
@@ -25,6 +26,8 @@ from workloads.models import Model
 ELEMENT_BYTES = 4
 """What the ranks send is fp32, so scaled buckets are whole numbers of these."""
 SHORT_ITERATIONS = 3
+ALL_LINKS = "all"
+"""In place of the names of links to capture."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,18 @@ class Scenario:
             for job in self.file.jobs
         )
         return self._with(jobs=tuple(jobs))
+
+    def with_captures(self, names: Iterable[str]) -> Scenario:
+        """The same, recording these cables or links and no others; ALL_LINKS stands for every cable.
+
+        UsageError for a name that the fabric does not have.
+        """
+        fabric, wanted = self.fabric(), list(names)
+        for name in wanted:
+            if name not in fabric.cables and name not in fabric.links and name != ALL_LINKS:
+                hint = did_you_mean(name, fabric.links if ">" in name else fabric.cables)
+                raise UsageError(f"the fabric has no link {name!r} to capture; {hint}")
+        return self._with(capture=tuple(fabric.cables) if ALL_LINKS in wanted else tuple(dict.fromkeys(wanted)))
 
     def with_seed(self, seed: int) -> Scenario:
         """The same with another seed. UsageError unless it is one that a file could hold."""
