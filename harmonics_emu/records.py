@@ -45,6 +45,7 @@ class Decision:
     time_s: of the snapshot; in_force_s: when the plan was in force, None where that is the same moment. why: what
     brought the decision about. known: each job's figures at the snapshot, by name, and the links that were down.
     predicted, measured: seconds of an iteration by job, of the fluid model and of the run, from this plan to the next.
+    predicted_fair: the model's with no plan at all, where a guard compares with that.
     """
 
     time_s: float
@@ -57,6 +58,7 @@ class Decision:
     why: str = ""
     known: dict[str, Any] = field(default_factory=dict)
     predicted: dict[str, float] = field(default_factory=dict)
+    predicted_fair: dict[str, float] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
 
 

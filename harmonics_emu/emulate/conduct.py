@@ -14,6 +14,7 @@ from harmonics_emu.emulate.decisions import Active, Decider
 from harmonics_emu.emulate.enforcement import Enforcer
 from harmonics_emu.emulate.faults import apply_link_event
 from harmonics_emu.emulate.gates import GateKeeper, gates_opened
+from harmonics_emu.emulate.guard import Guard, is_guarded
 from harmonics_emu.emulate.job_queues import JobQueues
 from harmonics_emu.emulate.observer import Observer
 from harmonics_emu.emulate.outcome import Outcome, rules_with_counts
@@ -78,6 +79,8 @@ class Conductor:
         queues = JobQueues(testbed.fabric)
         enforcer = Enforcer(testbed.fabric, testbed.jobs, self._background, seed, testbed.controller, queues)
         self._gates = GateKeeper(epoch_s)
+        observer = Observer(testbed.fabric, testbed.jobs, settings.output_dir)
+        guarded = is_guarded(policy, scenario.policy_options)
         self._decider = Decider(
             fabric=testbed.fabric,
             background=self._background,
@@ -86,9 +89,10 @@ class Conductor:
             seed=seed,
             epoch_s=epoch_s,
             solver=solver,
-            observer=Observer(testbed.fabric, testbed.jobs, settings.output_dir),
+            observer=observer,
             enforcer=enforcer,
             gates=self._gates,
+            guard=Guard(epoch_s, observer.histories) if guarded else None,
         )
         self._running: list[_Running] = []
         self._violations: list[str] = []

@@ -3,6 +3,7 @@
 A plan is made at time zero, at each `epoch` of the policy's options, when a job or a link comes or goes, and when a job
 has drifted off its gates. It is asked for in one tick of the supervisor and put into force in a later one. Until then,
 and if the solver dies or stays silent, the plan before goes on; paths leave links that are down at once, without it.
+A guard (see `guard`) may have fair sharing take its place for a while.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from harmonics_emu.emulate.enforcement import Enforcer
 from harmonics_emu.emulate.gates import GateKeeper
+from harmonics_emu.emulate.guard import Guard
 from harmonics_emu.emulate.observer import Observer, Position, position
 from harmonics_emu.emulate.solving import Answer, Forecast, Heard, Planner, Refused
 from harmonics_emu.emulate.wire import WireError
@@ -21,7 +23,7 @@ from harmonics_emu.emulate.worker import WorkerLost
 from harmonics_emu.errors import RunFailed
 from harmonics_emu.records import Decision
 from harmonics_emu.results.decisions import known_values
-from harmonics_emu.schedulers.interface import JobState, Plan, Snapshot
+from harmonics_emu.schedulers.interface import JobPlan, JobState, Plan, Snapshot
 from harmonics_emu.simulate.decisions import plan_values
 from harmonics_emu.simulate.routing import Router
 from topologies.fabric import Fabric
@@ -43,6 +45,9 @@ RETRY_S = 0.5
 MOST_LOSSES = 5
 """Solvers lost in a row, after which none is started any more and jobs go on with the plan they have."""
 TICK_S = 0.2
+FAIR = "fair"
+"""The policy of the plan that a guard puts in another one's place: it says nothing."""
+RETRY = "the policy is tried again"
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ class Decider:
     observer: Observer
     enforcer: Enforcer
     gates: GateKeeper
+    guard: Guard | None = None
 
     def __post_init__(self) -> None:
         self.decisions: list[Decision] = []
@@ -123,6 +129,8 @@ class Decider:
 
     def want(self, why: str) -> None:
         """Have a plan made as soon as the solver is free: a job or a link has come or gone."""
+        if self.guard is not None:
+            self.guard.changed()
         self._wanted = why
 
     def links_changed(self, down: frozenset[str], why: str) -> None:
@@ -144,6 +152,8 @@ class Decider:
                 self._losses = 0
                 self._take(heard.snapshot, heard.reply, {each.job.name: each.page for each in active}, now)
             self.faults += self.solver.take_faults()
+            if now >= self._not_before and self.guard is not None:
+                self._be_on_guard(self.guard, now, active)
             if now >= self._not_before:
                 self._ask_if_due(now, active)
         except WorkerLost as error:
@@ -162,14 +172,41 @@ class Decider:
         pause_s = max(DRIFT_PAUSE_S, DRIFT_PAUSE_SOLVES * self.decisions[-1].solve_s) if self.decisions else 0.0
         if self._wanted is None and now - self._asked_s > pause_s and (late := self._drifted(active)):
             self._wanted = f"drift of {late}"
+        if self.guard is not None and self.guard.held:
+            self._wanted = RETRY if self.guard.may_retry(now) else None
         if self._wanted is None or self.solver.asked or not active or self._losses > MOST_LOSSES:
             return
-        self.observer.read()
-        places = {each.job.name: position(each.page, self._zero_ns) for each in active}
+        places = self._places(active)
         self._first = {name: place.begun for name, place in places.items()}
-        states = tuple(self._state(each.job, places[each.job.name], now) for each in active)
         self._asked_for, self._wanted, self._asked_s = self._wanted, None, now
-        self.solver.ask(self._snapshot(now, states), LATER_S)
+        if self.guard is not None:
+            self.guard.held = False
+        self.solver.ask(self._look(now, active, places), LATER_S)
+
+    def _be_on_guard(self, guard: Guard, now: float, active: Sequence[Active]) -> None:
+        """Have the guard judge, and get it what it compares with."""
+        if self.solver.asked or not active:
+            return
+        if guard.is_due(now):
+            self.observer.read()
+            if (why := guard.judge(now)) is not None:
+                self._go_back_to_fair(why, now, active)
+        elif guard.wants_forecast(now):
+            self.solver.foresee(self._look(now, active, self._places(active)), Plan(FAIR), LATER_S)
+
+    def _go_back_to_fair(self, why: str, now: float, active: Sequence[Active]) -> None:
+        self.faults.append(f"policy {self.policy} gave way to fair sharing at {now:.1f} s: {why}")
+        self._asked_for = why
+        fair = Answer(Plan(FAIR, {each.job.name: JobPlan() for each in active}), 0.0, 0.0, fallback=True)
+        snapshot = self._look(now, active, self._places(active))
+        self._put_in_force(snapshot, fair, {each.job.name: each.page for each in active}, now)
+
+    def _places(self, active: Sequence[Active]) -> dict[str, Position]:
+        self.observer.read()
+        return {each.job.name: position(each.page, self._zero_ns) for each in active}
+
+    def _look(self, now: float, active: Sequence[Active], places: Mapping[str, Position]) -> Snapshot:
+        return self._snapshot(now, tuple(self._state(each.job, places[each.job.name], now) for each in active))
 
     def _state(self, job: Job, place: Position, now: float) -> JobState:
         plan = self.enforcer.in_force.get(job.name)
@@ -201,12 +238,20 @@ class Decider:
     ) -> None:
         if isinstance(reply, Forecast):
             if self.decisions and self.decisions[-1].time_s == snapshot.time_s:
-                self.decisions[-1] = replace(self.decisions[-1], predicted=reply.iteration_s)
+                last = replace(self.decisions[-1], predicted=reply.iteration_s, predicted_fair=reply.fair_s)
+                self.decisions[-1] = last
+            if self.guard is not None:
+                self.guard.hear(snapshot, reply)
             return
         if isinstance(reply, Refused):
             self.fallbacks += 1
             self.faults.append(f"policy {self.policy} made no plan at {snapshot.time_s:.1f} s: {reply.cause}")
             return
+        self._put_in_force(snapshot, reply, pages, now)
+        if self.guard is not None:
+            self.guard.plan_in_force(snapshot, reply.plan, now)
+
+    def _put_in_force(self, snapshot: Snapshot, reply: Answer, pages: Mapping[str, JobPage], now: float) -> None:
         self.observer.read()
         self._measure(now)
         self._starts = Plan(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harmonics_emu.scenario.estimate import estimate_alone
 from harmonics_emu.schedulers.exact.outlook import begun
 from harmonics_emu.schedulers.interface import FunctionPolicy, HostPair, JobPlan, JobState, Plan, Snapshot
 from harmonics_emu.simulate.engine import Options, simulate
@@ -49,6 +50,15 @@ def forecast(snapshot: Snapshot, plan: Plan, epoch_s: float | None) -> dict[str,
         if mean_s is not None:
             found[job.name] = mean_s
     return found
+
+
+def alone_s(snapshot: Snapshot) -> dict[str, float]:
+    """Seconds of an iteration of each job with the fabric to itself, by job name; commands are left out."""
+    return {
+        state.job.name: estimate_alone(snapshot.fabric, replace(state.job, compute_s=state.compute_s)).iteration_s
+        for state in snapshot.jobs
+        if not state.job.command
+    }
 
 
 def _rest(state: JobState, origin_s: float, horizon_s: float, share: int) -> Job:

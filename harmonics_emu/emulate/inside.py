@@ -13,6 +13,7 @@ from pathlib import Path
 from harmonics_emu.emulate.capture import Captures, plan_taps
 from harmonics_emu.emulate.conclude import conclude
 from harmonics_emu.emulate.conduct import Conductor
+from harmonics_emu.emulate.guard import is_guarded
 from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.protocol import Event, Finished, Phase, RunRequest, decode_request, encode_line
 from harmonics_emu.emulate.ranks import Launcher, RankSettings
@@ -99,6 +100,7 @@ def _start_solver(request: RunRequest, scenario: Scenario, logs: Logs) -> Planne
         seed=request.seed,
         background=scenario.background(),
         epoch_s=epoch_option(scenario.policy_options),
+        guarded=is_guarded(request.policy, scenario.policy_options),
     )
     if request.policy != TWO_TIERED:
         return Solver(begin, logs)

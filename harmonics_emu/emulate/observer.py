@@ -81,10 +81,14 @@ class History:
         warm = [one for one in self.whole if one.number >= self.warmup]
         return (warm or list(self.whole))[-LATEST:]
 
+    def between(self, since_s: float, until_s: float) -> list[Iteration]:
+        """The iterations that began and ended in that time."""
+        return [one for one in self.whole if since_s <= one.start_s and one.end_s <= until_s]
+
     def mean_iteration_s(self, since_s: float, until_s: float) -> float | None:
         """Mean of the iterations that began and ended in that time, None if none did."""
-        found = [one.end_s - one.start_s for one in self.whole if since_s <= one.start_s and one.end_s <= until_s]
-        return fmean(found) if found else None
+        found = self.between(since_s, until_s)
+        return fmean(one.end_s - one.start_s for one in found) if found else None
 
 
 @dataclass

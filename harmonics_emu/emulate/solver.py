@@ -6,11 +6,11 @@ import traceback
 from collections.abc import Iterator
 
 from harmonics_emu.emulate.answering import answer_of
-from harmonics_emu.emulate.forecast import forecast
+from harmonics_emu.emulate.forecast import alone_s, forecast
 from harmonics_emu.emulate.solving import Begin, Forecast, Foresee, Ready, Refused, Reply, encode, requests, snapshot_of
 from harmonics_emu.emulate.worker import attend
 from harmonics_emu.errors import HarmonicsError
-from harmonics_emu.schedulers.interface import Policy
+from harmonics_emu.schedulers.interface import Plan, Policy, Snapshot
 from harmonics_emu.schedulers.registry import find_policy
 
 
@@ -41,13 +41,20 @@ class Service:
         if self._begin is None or self._policy is None:
             raise HarmonicsError("it was asked for a plan before it knew the run")
         if isinstance(request, Foresee):
-            snapshot = snapshot_of(self._begin, request.ask)
-            yield Forecast(forecast(snapshot, request.plan, self._begin.epoch_s))
+            yield self._forecast(snapshot_of(self._begin, request.ask), request.plan, self._begin)
             return
         snapshot = snapshot_of(self._begin, request)
         answer = answer_of(self._policy, snapshot)
         yield answer
-        yield Forecast(forecast(snapshot, answer.plan, self._begin.epoch_s))
+        yield self._forecast(snapshot, answer.plan, self._begin)
+
+    @staticmethod
+    def _forecast(snapshot: Snapshot, plan: Plan, begin: Begin) -> Forecast:
+        expected_s = forecast(snapshot, plan, begin.epoch_s)
+        if not begin.guarded:
+            return Forecast(expected_s)
+        fair_s = forecast(snapshot, Plan("fair"), begin.epoch_s) if plan.jobs else expected_s
+        return Forecast(expected_s, fair_s, alone_s(snapshot))
 
 
 if __name__ == "__main__":

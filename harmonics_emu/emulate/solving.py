@@ -22,7 +22,10 @@ READY_S = 30.0
 
 
 class Begin(msgspec.Struct, tag=True, frozen=True):
-    """What stays the same for a whole run. epoch_s: how long a plan is expected to hold, None where none can tell."""
+    """What stays the same for a whole run. epoch_s: how long a plan is expected to hold, None where none can tell.
+
+    guarded: whether forecasts are also made of fair sharing, for a guard to compare with.
+    """
 
     policy: str
     options: dict[str, Any]
@@ -30,6 +33,7 @@ class Begin(msgspec.Struct, tag=True, frozen=True):
     seed: int
     background: tuple[Background, ...]
     epoch_s: float | None
+    guarded: bool = False
 
 
 class Ask(msgspec.Struct, tag=True, frozen=True):
@@ -79,9 +83,14 @@ class Answer(msgspec.Struct, tag=True, frozen=True):
 
 
 class Forecast(msgspec.Struct, tag=True, frozen=True):
-    """After an Answer: mean seconds of an iteration that the fluid model expects of each job under the plan."""
+    """After an Answer: mean seconds of an iteration that the fluid model expects of each job under the plan.
+
+    fair_s, alone_s: the same under fair sharing, and of each job alone; empty unless the run is guarded.
+    """
 
     iteration_s: dict[str, float]
+    fair_s: dict[str, float] = {}
+    alone_s: dict[str, float] = {}
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):
@@ -114,6 +123,9 @@ class Planner(Protocol):
 
     def ask(self, snapshot: Snapshot, timeout_s: float) -> None:
         """Have a plan made. WorkerLost if whoever makes it is gone."""
+
+    def foresee(self, snapshot: Snapshot, plan: Plan, timeout_s: float) -> None:
+        """Have only a forecast made, of a plan from elsewhere. WorkerLost if whoever makes it is gone."""
 
     def poll(self, timeout_s: float = 0.0) -> Heard | None:
         """What has come, None if nothing has. WorkerLost if whoever was asked is gone, or has not answered in time."""
@@ -155,7 +167,7 @@ class Solver:
         self._waiting = True
 
     def foresee(self, snapshot: Snapshot, plan: Plan, timeout_s: float) -> None:
-        """Have only a forecast made, of a plan from elsewhere."""
+        """Have only a forecast made, of a plan from elsewhere. WorkerLost if the process is gone."""
         self._asked = {self._worker.send(encode(Foresee(ask_of(snapshot), plan)), timeout_s): snapshot}
 
     def poll(self, timeout_s: float = 0.0) -> Heard | None:

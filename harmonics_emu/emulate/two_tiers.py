@@ -23,7 +23,7 @@ from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.sandbox import STATE
 from harmonics_emu.emulate.solving import Begin, Forecast, Heard, Refused, Solver, ask_of, encode
 from harmonics_emu.emulate.worker import Worker, WorkerLost
-from harmonics_emu.schedulers.interface import Snapshot
+from harmonics_emu.schedulers.interface import Plan, Snapshot
 
 STANDING_S = 60.0
 """How long the Local Schedulers may take to import, and on a new machine to compile, what they need."""
@@ -65,6 +65,10 @@ class TwoTiers:
             self._held = snapshot
             return
         self._pass_on(snapshot)
+
+    def foresee(self, snapshot: Snapshot, plan: Plan, timeout_s: float) -> None:
+        """Have only a forecast made. WorkerLost if the process that makes them is gone."""
+        self._foreseer.foresee(snapshot, plan, timeout_s)
 
     def poll(self, timeout_s: float = 0.0) -> Heard | None:
         """What has come, None if nothing has. WorkerLost if who was asked is gone or has not answered in time."""

@@ -181,6 +181,8 @@ def _outcome(decision: Decision) -> Iterator[str]:
         line += f", {'not measured' if measured is None else f'{measured:.4f} measured'}"
         if predicted and measured:
             line += f" ({measured / predicted - 1:+.1%})"
+        if (fair := decision.predicted_fair.get(name)) is not None:
+            line += f"; {fair:.4f} predicted of fair sharing"
         yield line
 
 

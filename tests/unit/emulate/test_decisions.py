@@ -12,6 +12,7 @@ import pytest
 from harmonics_emu.emulate.decisions import LATER_S, MOST_LOSSES, Active, Decider
 from harmonics_emu.emulate.enforcement import Enforcer
 from harmonics_emu.emulate.gates import NEVER_NS, GateKeeper
+from harmonics_emu.emulate.guard import Guard
 from harmonics_emu.emulate.job_queues import Lane
 from harmonics_emu.emulate.observer import Observer
 from harmonics_emu.emulate.solving import Answer, Forecast, Heard, Refused
@@ -60,12 +61,16 @@ class FakeSolver:
 
     says: list[Any] = field(default_factory=list)
     questions: list[tuple[Snapshot, float]] = field(default_factory=list)
+    foreseen: list[tuple[Snapshot, Plan]] = field(default_factory=list)
     asked: bool = False
     restarts: int = 0
 
     def ask(self, snapshot: Snapshot, timeout_s: float) -> None:
         self.questions.append((snapshot, timeout_s))
         self.asked = True
+
+    def foresee(self, snapshot: Snapshot, plan: Plan, timeout_s: float) -> None:
+        self.foreseen.append((snapshot, plan))
 
     def poll(self, timeout_s: float = 0.0) -> Heard | None:
         if not self.says:
@@ -75,6 +80,8 @@ class FakeSolver:
             raise said
         if not isinstance(said, Forecast):
             self.asked = False
+        elif self.foreseen:
+            return Heard(self.foreseen[-1][0], said)
         return Heard(self.questions[-1][0], said)
 
     def stop(self) -> None: ...
@@ -272,3 +279,47 @@ def test_what_was_measured_under_a_plan_is_filled_in_when_the_next_one_comes(ben
     assert bench.decider.decisions[0].measured == pytest.approx({"one": 0.25})
     assert bench.decider.decisions[1].known["jobs"]["one"]["communication_s"] == pytest.approx(0.15)
     assert bench.decider.finish(9.0)[1].measured == {}
+
+
+def test_a_guarded_policy_gives_way_to_fair_sharing_and_is_tried_again(bench: Bench, tmp_path: Path) -> None:
+    decider = bench.decider
+    decider.guard = Guard(2.0, decider.observer.histories)
+    bench.start({"one": JobPlan(level=1, starts_s=(1e6,)), "two": JobPlan(level=2)})
+    writers = {name: [SpanWriter(spans_path(tmp_path, name, rank), rank) for rank in (0, 1)] for name in ("one", "two")}
+
+    def turn(number: int) -> None:
+        """A quarter of a second, in which each job has one iteration of as much."""
+        for rank in (writer for own in writers.values() for writer in own):
+            rank.add(number, 0.25 * number, 0.1, 0.0, 0.25 * (number + 1))
+        if decider.solver.asked:
+            bench.solver.says = [answer(LEVELS)]
+        elif len(bench.solver.foreseen) > heard[0]:
+            heard[0] += 1
+            bench.solver.says = [Forecast({}, {"one": 0.15, "two": 0.15}, {"one": 0.1, "two": 0.1})]
+        decider.tick(0.25 * (number + 1), bench.active)
+
+    heard = [0]
+    for number in range(26):
+        turn(number)
+    assert next(plan for _, plan in bench.solver.foreseen) == Plan("fair")
+    fair = decider.decisions[-1]
+    assert (fair.policy, fair.fallback) == ("fair", True)
+    assert "2 epochs in a row were worse than fair sharing should be" in fair.why
+    assert [job.level for job in bench.controller.states[-1].jobs] == [DEFAULT_LEVEL] * 2
+    assert decider.gates.held_until_ns("one") == 0
+    assert f"policy mine gave way to fair sharing at {fair.time_s:.1f} s" in decider.faults[0]
+    questions = len(bench.solver.questions)
+    for number in range(26, 60):
+        turn(number)
+    assert len(bench.solver.questions) == questions, "no epoch asks for a plan while fair sharing is in force"
+    decider.want("a job has come")
+    for number in range(60, 63):
+        turn(number)
+    assert (decider.decisions[-1].policy, decider.decisions[-1].why) == ("mine", "a job has come")
+
+
+def test_what_is_expected_of_fair_sharing_goes_on_record(bench: Bench) -> None:
+    bench.decider.ask_first([ONE, TWO])
+    bench.solver.says = [answer(LEVELS), Forecast({"one": 0.2}, {"one": 0.3}, {"one": 0.1})]
+    bench.decider.await_first(lambda: True)
+    assert bench.decider.decisions[0].predicted_fair == {"one": 0.3}

@@ -14,7 +14,7 @@ from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.solving import Answer, Begin, Forecast, Heard, Refused, Solver
 from harmonics_emu.emulate.worker import WorkerLost
 from harmonics_emu.schedulers.cassini import policy as cassini
-from harmonics_emu.schedulers.interface import JobState, Snapshot
+from harmonics_emu.schedulers.interface import JobState, Plan, Snapshot
 from topologies.rack_spine import rack_spine
 from workloads.collectives import job_transfers
 from workloads.job import Job
@@ -85,6 +85,22 @@ def test_forecasts_alone_and_one_that_another_has_followed_is_dropped(solvers) -
     assert not solver.asked
     assert isinstance(hear(solver).reply, Forecast)
     assert solver.poll(0.5) is None
+
+
+def test_a_guarded_run_also_hears_of_fair_sharing_and_of_jobs_alone(tmp_path: Path) -> None:
+    solver = Solver(Begin("cassini", {}, FABRIC, 3, (), 2.0, guarded=True), Logs(tmp_path))
+    try:
+        solver.ask(snapshot(), 60.0)
+        assert isinstance(hear(solver).reply, Answer)
+        apart = hear(solver).reply
+        solver.foresee(snapshot(), Plan("fair"), 60.0)
+        together = hear(solver).reply
+    finally:
+        solver.stop()
+    # In step, both send for twice as long as alone: 75 ms of compute, and 44 ms of sending.
+    assert apart.fair_s == pytest.approx({"one": 0.163, "two": 0.163}, rel=0.03)
+    assert apart.alone_s == pytest.approx({"one": 0.119, "two": 0.119}, rel=0.03)
+    assert together.iteration_s == together.fair_s == apart.fair_s
 
 
 def test_a_policy_that_refuses_is_told_and_asked_again(solvers) -> None:

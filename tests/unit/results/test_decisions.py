@@ -67,6 +67,10 @@ def test_a_decision_of_an_older_run_has_less_to_say() -> None:
     assert "predicted" not in text
 
 
+def test_what_fair_sharing_was_expected_to_give_is_told_where_it_is_known() -> None:
+    assert "(+5.3%); 0.2100 predicted of fair sharing" in flat(replace(DECISION, predicted_fair={"tenant-a": 0.21}))
+
+
 def test_plans_count_by_how_long_they_were_in_force() -> None:
     longer = replace(DECISION, in_force_s=5.021, predicted={"tenant-a": 0.2}, measured={"tenant-a": 0.2})
     last = replace(DECISION, in_force_s=8.021, predicted={}, measured={})
