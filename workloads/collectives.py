@@ -169,11 +169,25 @@ def pipeline(hosts: Sequence[str], size: float, stages: int) -> Transfers:
     `stages` divides n.
     """
     n = len(hosts)
-    if stages < 1 or n % stages:
-        raise ValueError(f"{n} ranks can't form {stages} pipeline stages of equally many")
-    width = n // stages
+    width = _stage_width(n, stages)
     forward = [(rank, rank + width, size) for rank in range(n - width)]
     return _between(hosts, [*forward, *((dst, src, size) for src, dst, size in forward)])
+
+
+def stage_all_reduce(hosts: Sequence[str], size: float, stages: int) -> Transfers:
+    """Ring all-reduce among the ranks of each stage of a `pipeline`, with the same errors: they are data parallel."""
+    n = len(hosts)
+    width = _stage_width(n, stages)
+    sent: list[tuple[int, int, float]] = []
+    for first in range(0, n, width):
+        sent += _ring(range(first, first + width), 2 * (width - 1) / width * size)
+    return _between(hosts, sent)
+
+
+def _stage_width(n: int, stages: int) -> int:
+    if stages < 1 or n % stages:
+        raise ValueError(f"{n} ranks can't form {stages} pipeline stages of equally many")
+    return n // stages
 
 
 @dataclass(frozen=True)
@@ -213,6 +227,7 @@ ALL_TO_ALL = "all-to-all"
 BROADCAST = "broadcast"
 PARAMETER_SERVER = "parameter-server"
 PIPELINE = "pipeline"
+STAGE_ALL_REDUCE = "stage-all-reduce"
 COLLECTIVES: Mapping[str, Callable[[Ranks, float], Transfers]] = MappingProxyType(
     {
         RING_ALL_REDUCE: lambda ranks, size: ring_all_reduce(ranks.hosts, size),
@@ -225,6 +240,7 @@ COLLECTIVES: Mapping[str, Callable[[Ranks, float], Transfers]] = MappingProxyTyp
         BROADCAST: lambda ranks, size: broadcast(ranks.hosts, size),
         PARAMETER_SERVER: _push_and_pull,
         PIPELINE: lambda ranks, size: pipeline(ranks.hosts, size, ranks.stages),
+        STAGE_ALL_REDUCE: lambda ranks, size: stage_all_reduce(ranks.hosts, size, ranks.stages),
     }
 )
 """What each name of a job's `collective` sends in an iteration. A parameter server is pushed to and pulled from."""
@@ -238,21 +254,31 @@ def job_transfers(job: Job, rack_of: Mapping[str, int]) -> Transfers:
 
     ValueError, in a plain sentence, where the job's collective is unknown or can't join its ranks.
     """
-    return _function(job)(_ranks(job, job.hosts, rack_of), float(job.bytes))
+    return _sent(job, _ranks(job, job.hosts, rack_of), float(job.bytes))
 
 
 def rank_transfers(job: Job, rack_of: Mapping[str, int]) -> dict[tuple[int, int], float]:
     """Bytes from rank to rank for each byte of gradient, between ranks of one host too. Errors as in job_transfers."""
     # Ranks stand in for hosts, so that two ranks of one host are told apart.
     numbers = tuple(map(str, range(job.ranks)))
-    sent = _function(job)(_ranks(job, numbers, rack_of), 1.0)
+    sent = _sent(job, _ranks(job, numbers, rack_of), 1.0)
     return {(int(src), int(dst)): share for (src, dst), share in sent.items()}
 
 
-def _function(job: Job) -> Callable[[Ranks, float], Transfers]:
+def goes_in_phases(job: Job) -> bool:
+    """Whether an iteration's communication loads some links only after others; see IN_PHASES."""
+    return job.collective in IN_PHASES or job.in_stages > 0
+
+
+def _sent(job: Job, ranks: Ranks, size: float) -> Transfers:
+    """What `size` bytes of an iteration are on the way, by the job's collective and perhaps an all-reduce in stages."""
     if job.collective not in COLLECTIVES:
         raise ValueError(f"there is no collective {job.collective!r}; there are: {', '.join(COLLECTIVES)}")
-    return COLLECTIVES[job.collective]
+    sent = COLLECTIVES[job.collective](ranks, size * (1 - job.in_stages))
+    if job.in_stages > 0:
+        reduced = stage_all_reduce(ranks.hosts, size * job.in_stages, ranks.stages)
+        sent = {pair: sent.get(pair, 0.0) + reduced.get(pair, 0.0) for pair in (sent | reduced)}
+    return sent
 
 
 def _ranks(job: Job, hosts: Sequence[str], rack_of: Mapping[str, int]) -> Ranks:

@@ -14,7 +14,8 @@ class Job:
     """One training job, resolved: bytes are emulated bytes (already shrunk by the scenario's rate scale).
 
     index: position in the scenario; numbers the job's subnet.
-    program: built-in program name ('ddp', 'allreduce', ...), or 'command' for the user's own script in `command`.
+    program: name of a built-in program (workloads.parallelism, or 'allreduce'), or 'command' for the user's own script
+        in `command`.
     hosts: host name of each rank, in rank order; a host with several GPUs may stand several times.
     compute_s: seconds of compute of one iteration with an infinitely fast network.
     overlap: fraction of `compute_s`, counted from its end, during which gradients become ready: the first bucket
@@ -22,7 +23,9 @@ class Job:
     compute_cv: coefficient of variation of log-normal compute jitter, drawn by seed; 0 means none.
     bucket_bytes: bytes of each gradient bucket, in the order in which they become ready.
     collective: name in workloads.collectives.COLLECTIVES. servers: for a parameter server, how many of the first ranks
-        are servers. stages: for a pipeline, its stages; None for one a rank.
+        are servers. stages: for a pipeline, its stages; None for one a rank. in_stages: the fraction of the bytes that
+        are all-reduced within each stage after the pipeline's own.
+    between_compute: whether compute comes in equal stretches, each of which ends in a bucket that the next one needs.
     start_s: submission, seconds after time zero.
     level: priority level that the scenario asks for (0 first .. 7), None where it asks for none.
     """
@@ -46,6 +49,8 @@ class Job:
     timeout_s: float = 60.0
     servers: int = 1
     stages: int | None = None
+    in_stages: float = 0.0
+    between_compute: bool = False
 
     @property
     def ranks(self) -> int:

@@ -12,16 +12,17 @@ from typing import Literal
 import msgspec
 
 from workloads.collectives import RING_ALL_REDUCE
+from workloads.parallelism import DDP
 
 MAX_LINE = 8 * 2**20
 """A longer line is taken for garbage."""
 
 
-class Ddp(msgspec.Struct, frozen=True, tag=True):
-    """A training job: paced compute, and gradient buckets exchanged as they become ready.
+class Training(msgspec.Struct, frozen=True, tag=True):
+    """A training job: paced compute, and buckets exchanged as they become ready.
 
-    The fields are those of workloads.job.Job, but for racks: the rack of each rank, which only a hierarchical
-    all-reduce needs to know.
+    The fields are those of workloads.job.Job, program one of workloads.parallelism; but racks are the rack of each
+    rank, which only a hierarchical all-reduce needs to know.
     """
 
     iterations: int
@@ -33,6 +34,7 @@ class Ddp(msgspec.Struct, frozen=True, tag=True):
     servers: int = 1
     stages: int | None = None
     racks: tuple[int, ...] = ()
+    program: str = DDP
 
 
 class AllReduce(msgspec.Struct, frozen=True, tag=True):
@@ -58,7 +60,7 @@ class Command(msgspec.Struct, frozen=True, tag=True):
     directory: str
 
 
-Program = Ddp | AllReduce | BackgroundFlow | Command
+Program = Training | AllReduce | BackgroundFlow | Command
 
 
 class RankPlace(msgspec.Struct, frozen=True):

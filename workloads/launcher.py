@@ -44,8 +44,8 @@ PRELOADED = (
     "torch.nn.parallel",
     "workloads.programs.allreduce",
     "workloads.programs.background",
-    "workloads.programs.ddp",
     "workloads.programs.exchange",
+    "workloads.programs.training",
 )
 
 

@@ -31,3 +31,13 @@ def bucket_ready_fractions(buckets: int, overlap: float) -> tuple[float, ...]:
     if buckets <= 1:
         return (1.0,) * buckets
     return tuple(1 - overlap * (buckets - 1 - bucket) / (buckets - 1) for bucket in range(buckets))
+
+
+def ready_fractions(buckets: int, overlap: float, between_compute: bool) -> tuple[float, ...]:
+    """After which fraction of the compute time each bucket is ready.
+
+    between_compute: equal stretches of compute, each followed by a bucket that the next stretch waits for.
+    """
+    if between_compute:
+        return tuple((bucket + 1) / buckets for bucket in range(buckets))
+    return bucket_ready_fractions(buckets, overlap)

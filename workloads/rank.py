@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from workloads.job_page import JobPage, State
-from workloads.launch_messages import AllReduce, BackgroundFlow, Command, Ddp, LaunchJob, RankPlace, User
+from workloads.launch_messages import AllReduce, BackgroundFlow, Command, LaunchJob, RankPlace, Training, User
 from workloads.namespaces import become, die_with_parent, enter_network_namespace
 from workloads.output_files import log_path, rendezvous_path
 from workloads.timer import Timeout, Timer
@@ -111,7 +111,7 @@ def _settle(job: LaunchJob, place: RankPlace, launcher: int) -> None:
 
 def _run(job: LaunchJob, place: RankPlace) -> None:
     # The launcher has imported these and torch already; importing this module must not.
-    from workloads.programs import allreduce, background, ddp
+    from workloads.programs import allreduce, background, training
     from workloads.programs.runtime import Settings
 
     output_dir = Path(job.output_dir)
@@ -126,8 +126,8 @@ def _run(job: LaunchJob, place: RankPlace) -> None:
         timeout_s=job.timeout_s,
     )
     match job.program:
-        case Ddp():
-            ddp.run(job.program, settings)
+        case Training():
+            training.run(job.program, settings)
         case AllReduce():
             allreduce.run(job.program, settings)
         case BackgroundFlow():

@@ -33,7 +33,7 @@ from harmonics_emu.schedulers.interface import JobPlan
 from harmonics_emu.simulate.routing import Router
 from topologies.fabric import Fabric
 from topologies.shaping import FRAME_BYTES, goodput_bps
-from workloads.collectives import IN_PHASES, job_transfers
+from workloads.collectives import goes_in_phases, job_transfers
 from workloads.job import Job
 from workloads.output_files import spans_path, timer_path
 from workloads.spans import read_spans
@@ -131,7 +131,7 @@ def isolated_pairs(
     pairs = {}
     for job in jobs:
         alone, fluid = measured.get(job.name), predicted.get(job.name)
-        if job.collective in IN_PHASES or alone is None or fluid is None:
+        if goes_in_phases(job) or alone is None or fluid is None:
             continue
         if alone.iteration_s and fluid.iteration_s:
             pairs[job.name] = (alone.iteration_s, fluid.iteration_s)

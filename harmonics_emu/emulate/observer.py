@@ -21,7 +21,7 @@ from harmonics_emu.simulate.routing import Router
 from topologies.fabric import Fabric
 from topologies.fabric import Path as Links
 from topologies.shaping import FRAME_BYTES, SEGMENT_PAYLOAD_BYTES
-from workloads.collectives import IN_PHASES, Transfers, job_transfers
+from workloads.collectives import Transfers, goes_in_phases, job_transfers
 from workloads.job import Job
 from workloads.job_page import JobPage
 from workloads.output_files import spans_path
@@ -188,7 +188,7 @@ class Observer:
             sending_s = median(one.sending_s for one in latest)
             if bare_s > 0:
                 quickest_s = min(one.sending_s for one in latest)
-                most = MOST_EXCESS_IN_PHASES if job.collective in IN_PHASES else MOST_EXCESS
+                most = MOST_EXCESS_IN_PHASES if goes_in_phases(job) else MOST_EXCESS
                 scale = min(max(quickest_s / bare_s, HEADERS), most)
         return JobState(
             job=replace(job, bucket_bytes=tuple(round(size * share * scale) for size in job.bucket_bytes)),

@@ -26,7 +26,6 @@ from workloads.launch_messages import (
     AllReduce,
     BackgroundFlow,
     Command,
-    Ddp,
     LaunchJob,
     LineBuffer,
     Program,
@@ -36,6 +35,7 @@ from workloads.launch_messages import (
     Request,
     Shutdown,
     StopJob,
+    Training,
     User,
     decode_reply,
     encode_line,
@@ -174,7 +174,7 @@ def _program(job: Job, fabric: Fabric, directory: str) -> Program:
         return Command(job.command, directory)
     if job.program == "allreduce":
         return AllReduce(sizes=job.bucket_bytes, iterations=job.iterations, warmup=job.warmup)
-    return Ddp(
+    return Training(
         iterations=job.iterations,
         bucket_bytes=job.bucket_bytes,
         compute_s=job.compute_s,
@@ -184,6 +184,7 @@ def _program(job: Job, fabric: Fabric, directory: str) -> Program:
         servers=job.servers,
         stages=job.stages,
         racks=tuple(fabric.rack_of[host] for host in job.hosts),
+        program=job.program,
     )
 
 

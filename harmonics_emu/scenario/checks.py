@@ -13,12 +13,16 @@ from harmonics_emu.scenario.placement import NoRoom, Placer, placement_draw
 from harmonics_emu.scenario.problems import MAX_SHOWN, Location, did_you_mean, shown
 from harmonics_emu.scenario.schema import CommandSection, JobSection, ModelSection, ScenarioFile
 from topologies.fabric import Fabric
-from workloads.collectives import PARAMETER_SERVER, PIPELINE, RING_ALL_REDUCE, rank_transfers
+from workloads.collectives import PARAMETER_SERVER, PIPELINE, RING_ALL_REDUCE, STAGE_ALL_REDUCE, rank_transfers
 from workloads.job import Job
 from workloads.models import find_model, model_names
+from workloads.parallelism import BETWEEN_COMPUTE, COLLECTIVE_OF, FSDP, PIPELINED
 
 MAX_RANKS = 200_000
 MAX_BUCKETS = 20_000
+ACTIVATIONS_SENT = BETWEEN_COMPUTE | {PIPELINED}
+GRADIENTS_SENT = COLLECTIVE_OF.keys() - ACTIVATIONS_SENT
+NOT_OVERLAPPED = ACTIVATIONS_SENT | {FSDP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +139,34 @@ def _check_payload(at: Location, job: JobSection) -> Iterator[Complaint]:
     elif job.program == "allreduce" and given != ["sizes"]:
         what = "not for program allreduce, which takes sizes" if given else "missing"
         yield Complaint((*at, *(given or ["sizes"])), what, "say what to all-reduce, as sizes: [64kB, 1MB]")
-    elif job.program == "ddp" and given == ["sizes"]:
-        yield Complaint((*at, "sizes"), "only for program allreduce", "give model or gradients instead")
-    elif job.program == "ddp" and not given:
+    elif job.program in COLLECTIVE_OF and given == ["sizes"]:
+        instead = "activations" if job.program in BETWEEN_COMPUTE else "model or gradients"
+        yield Complaint((*at, "sizes"), "only for program allreduce", f"give {instead} instead")
+    elif job.program in GRADIENTS_SENT and not given:
         yield Complaint((*at, "model"), "missing", "say what the job sends, as model: vgg16 or gradients: 100MB")
+    elif job.program in BETWEEN_COMPUTE and given == ["gradients"]:
+        yield Complaint((*at, "gradients"), f"not for program {job.program}, which sends activations", "remove it")
+    yield from _check_activations(at, job)
     if job.gradients is not None and job.bucket is not None and job.gradients > job.bucket * MAX_BUCKETS:
         what = f"makes {-(-job.gradients // job.bucket)} buckets of the gradients; at most {MAX_BUCKETS} are possible"
         yield Complaint((*at, "bucket"), what, "use larger buckets")
+
+
+def _check_activations(at: Location, job: JobSection) -> Iterator[Complaint]:
+    """Some programs need activations and layers, and others have none."""
+    if not isinstance(job.program, str):
+        return
+    for key, needed, allowed, example in (
+        ("activations", ACTIVATIONS_SENT, ACTIVATIONS_SENT, "4MB"),
+        ("layers", BETWEEN_COMPUTE, BETWEEN_COMPUTE | {FSDP}, "12"),
+    ):
+        if key in job.model_fields_set and job.program not in allowed:
+            yield Complaint((*at, key), f"only for programs {', '.join(sorted(allowed))}", "remove it")
+        elif key not in job.model_fields_set and job.program in needed:
+            yield Complaint((*at, key), f"missing for program {job.program}", f"give it, as {key}: {example}")
+    if job.compute is not None and job.compute.overlap and job.program in NOT_OVERLAPPED:
+        what = f"not for program {job.program}, which has its collectives in places of their own"
+        yield Complaint((*at, "compute", "overlap"), what, "remove it")
 
 
 def _check_compute(at: Location, job: JobSection, models: Mapping[str, ModelSection]) -> Iterator[Complaint]:
@@ -162,7 +187,7 @@ def _check_compute(at: Location, job: JobSection, models: Mapping[str, ModelSect
     elif job.gpu is not None and job.gpu not in times:
         what = f"the catalogue has no compute time of {job.model or 'a job without model'} on {shown(job.gpu)}"
         yield Complaint((*at, "gpu"), what, did_you_mean(job.gpu, times) if times else "give compute.iteration instead")
-    elif job.program == "ddp" and not written and job.gpu is None and default is None:
+    elif job.program in COLLECTIVE_OF and not written and job.gpu is None and default is None:
         what = f"has no iteration time, and the catalogue has {'only estimates' if times else 'none'}"
         instead = f", or take an estimate, as gpu: {next(iter(times))}" if times else ""
         yield Complaint((*at, "compute"), what, "give it, as compute: {iteration: 75ms}" + instead)
@@ -185,12 +210,19 @@ def _check_collective(at: Location, job: JobSection) -> Iterator[Complaint]:
     """Only ddp has a choice of collectives, and only some of them have servers or stages."""
     if job.collective not in (None, RING_ALL_REDUCE) and job.program not in (None, "ddp"):
         yield Complaint((*at, "collective"), "only for program ddp", "remove it")
-    for key, given, collective in (
-        ("servers", job.servers, PARAMETER_SERVER),
-        ("stages", job.stages, PIPELINE),
+    collective = _collective(job)
+    for key, given, having in (
+        ("servers", job.servers, (PARAMETER_SERVER,)),
+        ("stages", job.stages, (PIPELINE, STAGE_ALL_REDUCE)),
     ):
-        if given is not None and job.collective not in (None, collective):
-            yield Complaint((*at, key), f"only for collective {collective}", "remove it, or change the collective")
+        if given is not None and collective is not None and collective not in having:
+            what = f"only for collective {' or '.join(having)}"
+            yield Complaint((*at, key), what, "remove it, or change the collective")
+
+
+def _collective(job: JobSection) -> str | None:
+    """What the job's program joins its ranks by; None where the schema refused it."""
+    return COLLECTIVE_OF.get(str(job.program)) or job.collective
 
 
 def _check_collectives(
@@ -198,7 +230,8 @@ def _check_collectives(
 ) -> Iterator[Complaint]:
     """A job's collective must be able to join its ranks where they are placed. A ring always is."""
     for index, (job, placed) in enumerate(zip(sections.jobs or (), hosts, strict=False)):
-        if job is None or not placed or job.collective in (None, RING_ALL_REDUCE):
+        collective = None if job is None else _collective(job)
+        if job is None or not placed or collective in (None, RING_ALL_REDUCE):
             continue
         if isinstance(job.placement, tuple) and len(placed) < len(job.placement):
             continue  # hosts that are unknown have their complaints
@@ -208,14 +241,15 @@ def _check_collectives(
             program="ddp",
             hosts=placed,
             iterations=1,
-            collective=job.collective,
+            collective=collective,
             servers=job.servers or 1,
             stages=job.stages,
         )
         try:
             rank_transfers(ranks, fabric.rack_of)
         except ValueError as error:
-            yield Complaint(("jobs", index, "collective"), str(error), "change the ranks or the collective")
+            key = "collective" if "collective" in job.model_fields_set else "program"
+            yield Complaint(("jobs", index, key), str(error), f"change the ranks or the {key}")
 
 
 def _place_jobs(sections: ScenarioFile, names: _Names, complaints: list[Complaint]) -> tuple[tuple[str, ...], ...]:

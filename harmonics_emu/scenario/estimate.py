@@ -70,6 +70,8 @@ def _paths(fabric: Fabric, shares: Mapping[tuple[str, str], float]) -> dict[tupl
 
 def _iteration(job: Job, per_byte: float) -> float:
     """Buckets go one after the other, each once it is ready."""
+    if job.between_compute:
+        return job.compute_s + job.bytes * per_byte
     now = 0.0
     ready = bucket_ready_fractions(len(job.bucket_bytes), job.overlap)
     for size, fraction in zip(job.bucket_bytes, ready, strict=True):

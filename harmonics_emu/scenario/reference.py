@@ -50,7 +50,7 @@ def _table(title: str, section: Mapping[str, Any]) -> str:
     lines = [f"## {title}", "", section["description"], "", "| key | value | default | meaning |", "|---|---|---|---|"]
     for key, described in sorted(section["properties"].items(), key=lambda item: item[0] != "kind"):
         default = "required" if key in required else _inline(described["default"]) if "default" in described else ""
-        meaning = described.get("description", "").replace("|", "\\|")
+        meaning = described.get("description", "").replace("|", "\\|").replace("\n", " ")
         lines.append(f"| `{key}` | {_value(described)} | {default} | {meaning} |")
     return "\n".join(lines) + "\n"
 

@@ -22,6 +22,7 @@ from harmonics_emu.schedulers.registry import find_policy
 from topologies.fabric import Fabric
 from workloads.job import Background, Job, LinkEvent
 from workloads.models import Model
+from workloads.parallelism import BETWEEN_COMPUTE, COLLECTIVE_OF, FSDP, PIPELINED, layer_buckets
 
 ELEMENT_BYTES = 4
 """What the ranks send is fp32, so scaled buckets are whole numbers of these."""
@@ -260,17 +261,19 @@ def _job(
     index: int, section: JobSection, model: Model | None, hosts: tuple[str, ...], scale: Fraction, start_s: float
 ) -> Job:
     command = section.program.command if isinstance(section.program, CommandSection) else ()
+    program = "command" if isinstance(section.program, CommandSection) else section.program
+    buckets = tuple(_scaled(size, scale) for size in _real_buckets(section, model))
     return Job(
         name=section.name,
         index=index,
-        program="command" if isinstance(section.program, CommandSection) else section.program,
+        program=program,
         hosts=hosts,
         iterations=section.iterations or 1,
         compute_s=section.compute.iteration or 0.0,
-        overlap=section.compute.overlap,
+        overlap=1.0 if program == FSDP else section.compute.overlap,
         compute_cv=section.compute.jitter,
-        bucket_bytes=tuple(_scaled(size, scale) for size in _real_buckets(section, model)),
-        collective=section.collective,
+        bucket_bytes=buckets,
+        collective=COLLECTIVE_OF.get(program) or section.collective,
         model=section.model,
         warmup=0 if command else section.warmup,
         start_s=start_s,
@@ -280,15 +283,31 @@ def _job(
         timeout_s=section.timeout,
         servers=section.servers or 1,
         stages=section.stages,
+        in_stages=buckets[1] / sum(buckets) if program == PIPELINED and len(buckets) > 1 else 0.0,
+        between_compute=program in BETWEEN_COMPUTE,
     )
 
 
 def _real_buckets(section: JobSection, model: Model | None) -> tuple[int, ...]:
     """Real bytes of each collective of an iteration, in the order in which they become ready."""
-    if model is not None:
-        return model.bucket_bytes(section.precision, section.bucket)
+    if section.program in BETWEEN_COMPUTE:
+        return layer_buckets(str(section.program), (section.activations or 0,) * (section.layers or 1))
     if section.sizes is not None:
         return section.sizes
+    gradients = _gradient_buckets(section, model)
+    if section.program == PIPELINED:
+        stages = section.stages or section.workers or 1
+        of_a_stage = sum(gradients) // stages if stages < (section.workers or 1) else 0
+        return (section.activations or 0, of_a_stage) if of_a_stage else (section.activations or 0,)
+    if section.program == FSDP:
+        layers = section.layers
+        return layer_buckets(FSDP, (-(-sum(gradients) // layers),) * layers if layers else gradients)
+    return gradients
+
+
+def _gradient_buckets(section: JobSection, model: Model | None) -> tuple[int, ...]:
+    if model is not None:
+        return model.bucket_bytes(section.precision, section.bucket)
     whole, rest = divmod(section.gradients or 0, section.bucket)
     return (section.bucket,) * whole + ((rest,) if rest else ())
 

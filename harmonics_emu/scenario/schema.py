@@ -85,7 +85,11 @@ Placement = Annotated[
     Discriminator(lambda value: "list" if written_kind(value) == "list" else "name"),
 ]
 Program = Annotated[
-    Annotated[Literal["ddp", "allreduce"], Tag("name")] | Annotated[CommandSection, Tag("mapping")],
+    Annotated[
+        Literal["ddp", "fsdp", "pipeline", "tensor", "moe", "ps", "hierarchical", "allreduce"],
+        Tag("name"),
+    ]
+    | Annotated[CommandSection, Tag("mapping")],
     Discriminator(lambda value: "mapping" if written_kind(value) == "mapping" else "name"),
 ]
 Collective = Literal[
@@ -99,6 +103,7 @@ Collective = Literal[
     "broadcast",
     "parameter-server",
     "pipeline",
+    "stage-all-reduce",
 ]
 """The names in workloads.collectives.COLLECTIVES."""
 
@@ -121,13 +126,21 @@ class JobSection(Section):
     movable: StrictBool = False
     """Whether a policy that chooses placements (cassini) may put the job elsewhere before the run begins."""
     program: Program = "ddp"
-    """ddp: gradients in buckets, as DistributedDataParallel; allreduce: a sweep of sizes; or {command: [...]}."""
+    """ddp: gradients in buckets, as DistributedDataParallel; fsdp: fully sharded; pipeline: stages, data parallel
+    within each; tensor: all-reduces in layers; moe: all-to-alls in layers; ps: parameter servers; hierarchical: within
+    racks, then across; allreduce: a sweep of sizes; or {command: [...]}."""
     collective: Collective = "ring-all-reduce"
     """What ddp's ranks do with each bucket. In a pipeline, it holds activations that a rank hands on."""
     servers: Count | None = None
-    """For collective parameter-server: how many of the first ranks are servers; one where it is left out."""
+    """For parameter servers: how many of the first ranks are servers; one where it is left out."""
     stages: Count | None = None
-    """For collective pipeline: into how many stages of equally many ranks they are cut; one a rank where left out."""
+    """For a pipeline: into how many stages of equally many ranks they are cut; one a rank where left out."""
+    activations: Size | None = None
+    """For programs tensor and moe: bytes that each rank has in one of their collectives; for pipeline: bytes that each
+    rank hands on in an iteration (real)."""
+    layers: Annotated[StrictInt, Field(ge=1, le=1000)] | None = None
+    """For programs tensor and moe: layers, each with four collectives; for fsdp: into how many equal layers parameters
+    are cut, instead of `bucket`."""
     compute: ComputeSection = ComputeSection()
     gpu: Text | None = None
     """Which of the catalogue's compute times to take, instead of compute.iteration."""

@@ -14,11 +14,11 @@ from harmonics_emu.errors import UsageError
 from harmonics_emu.records import ITERATION
 from harmonics_emu.simulate.entities import Entity
 from harmonics_emu.simulate.kernel.loop import ABSENT, Jobs
-from harmonics_emu.simulate.kernel.sharing import Floats, Ints
+from harmonics_emu.simulate.kernel.sharing import Flags, Floats, Ints
 from harmonics_emu.simulate.network import links_of
 from topologies.fabric import Fabric
 from workloads.job import Background, Job, LinkEvent
-from workloads.pacing import bucket_ready_fractions
+from workloads.pacing import ready_fractions
 
 DRAWN = 256
 """Compute times that are drawn ahead for a job with jitter."""
@@ -106,6 +106,7 @@ def new_jobs(jobs: Sequence[Job], entities: Sequence[Entity], weight: Weight | N
         compute=np.array([job.compute_s for job in jobs], np.float64),
         factor=np.ones((len(jobs), DRAWN if jitter.any() else 1)),
         drawn=np.where(jitter, 0, iterations),
+        between=np.array([job.between_compute for job in jobs]),
     )
 
 
@@ -120,8 +121,12 @@ def job_arrays(
     compute: Floats,
     factor: NDArray[np.float64],
     drawn: Ints,
+    between: Flags | None = None,
 ) -> Jobs:
-    """Absent jobs from what `Jobs` says of these fields; entities, buckets [jobs]: how many each job has."""
+    """Absent jobs from what `Jobs` says of these fields; entities, buckets [jobs]: how many each job has.
+
+    between: None where no job's compute waits for its buckets.
+    """
     count = len(iterations)
     return Jobs(
         entity=_starts(entities),
@@ -129,6 +134,7 @@ def job_arrays(
         bucket_bytes=bucket_bytes,
         bucket_ready=bucket_ready,
         bucket_weight=bucket_weight,
+        between=np.zeros(count, np.bool_) if between is None else between,
         iterations=iterations,
         compute=compute,
         gate=np.empty(0),
@@ -143,6 +149,7 @@ def job_arrays(
         began=np.zeros(count),
         computing=np.zeros(count),
         held=np.zeros(count),
+        stalled=np.zeros(count),
         ready=np.zeros(count),
         ended=np.zeros(count),
         spent_compute=np.zeros(count),
@@ -163,7 +170,7 @@ def _buckets(job: Job, weight: Weight | None) -> list[_Bucket]:
 
     UsageError for a weight that can't be.
     """
-    ready = bucket_ready_fractions(len(job.bucket_bytes), job.overlap)
+    ready = ready_fractions(len(job.bucket_bytes), job.overlap, job.between_compute)
     if weight is None:
         return [_Bucket(size, at, 1.0) for size, at in zip(job.bucket_bytes, ready, strict=True)]
     weights = [weight((step + 0.5) / WEIGHT_STEPS) for step in range(WEIGHT_STEPS)]

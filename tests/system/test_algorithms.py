@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from workloads.collectives import COLLECTIVES, rank_transfers
 from workloads.job import Job
 from workloads.programs.algorithms import Place
-from workloads.programs.ddp import check_result
 from workloads.programs.exchange import STEP_BY_STEP, expected_pieces
+from workloads.programs.training import Bucket, check_result
 
 pytestmark = pytest.mark.torch
 
@@ -73,7 +73,7 @@ def jobs(draw: st.DrawFn) -> Job:
         ranks = racks * draw(st.integers(1, 3))
     if collective == "parameter-server":
         servers = draw(st.integers(1, ranks - 1))
-    if collective == "pipeline":
+    if collective in ("pipeline", "stage-all-reduce"):
         stages = draw(st.sampled_from([stages for stages in range(1, ranks + 1) if ranks % stages == 0]))
     hosts = tuple(f"r{rank * racks // ranks}h{rank}" for rank in range(ranks))
     return Job("job", 0, "ddp", hosts, 1, collective=collective, servers=servers, stages=stages)
@@ -121,9 +121,12 @@ def pieces(
 
 def test_a_rank_notices_a_wrong_result() -> None:
     place = Place(rank=1, ranks=3, racks=(0, 0, 0), servers=1, stages=3)
-    check_result("ring-all-reduce", place, 0, [torch.full((6,), 1.0 + 2.0 + 3.0)])
-    check_result("all-gather", place, 0, [torch.tensor([1.0, 1.0, 2.0, 2.0, 3.0, 3.0])])
-    check_result("reduce-scatter", place, 0, [torch.tensor([0.0, 0.0, 6.0, 6.0, 0.0, 0.0])])
+    right = [
+        Bucket(torch.full((6,), 1.0 + 2.0 + 3.0), "ring-all-reduce", 1.0),
+        Bucket(torch.tensor([1.0, 1.0, 2.0, 2.0, 3.0, 3.0]), "all-gather", 1.0),
+        Bucket(torch.tensor([0.0, 0.0, 6.0, 6.0, 0.0, 0.0]), "reduce-scatter", 1.0),
+    ]
+    check_result(place, 0, right)
     for collective in COLLECTIVES:
-        with pytest.raises(RuntimeError, match=f"rank 1: {collective} of gradient bucket 0 is not"):
-            check_result(collective, place, 0, [torch.zeros(6)])
+        with pytest.raises(RuntimeError, match=f"rank 1: {collective} of bucket 3 is not"):
+            check_result(place, 0, [*right, Bucket(torch.zeros(6), collective, 1.0)])

@@ -1,4 +1,4 @@
-"""What every collective puts on every link of an emulated fabric, against what the catalogue says of it."""
+"""What every collective and program puts on every link of an emulated fabric, against what the catalogue says of it."""
 
 from __future__ import annotations
 
@@ -26,24 +26,37 @@ HEADER_BYTES = FRAME_BYTES - SEGMENT_PAYLOAD_BYTES
 FABRIC = "{kind: rack-spine, racks: 2, hosts_per_rack: 4, spines: 1, host_rate: 200Mbit, uplink_rate: 100Mbit}"
 ITERATIONS = 6
 APART_S = 1.2
-OPTIONS = {"parameter-server": "servers: 2, ", "pipeline": "stages: 4, "}
+OPTIONS = {"parameter-server": "servers: 2, ", "pipeline": "stages: 4, ", "stage-all-reduce": "stages: 2, "}
+PROGRAMS = {
+    "ps": "gradients: 600kB, servers: 2",
+    "hierarchical": "gradients: 600kB",
+    "fsdp": "gradients: 600kB, layers: 2",
+    "tensor": "activations: 120kB, layers: 2",
+    "moe": "activations: 400kB, layers: 1",
+    "pipeline": "activations: 300kB, gradients: 600kB, stages: 2",
+}
 
 
 @pytest.mark.sandboxed(deadline_s=120)
-def test_every_collective_loads_the_links_as_predicted(tmp_path: Path) -> None:
-    """One job a collective, one after another as far as they are that fast; each must have summed up rightly, too."""
+def test_every_collective_and_program_loads_the_links_as_predicted(tmp_path: Path) -> None:
+    """One job each, one after another as far as they are that fast; each must have summed up rightly, too."""
     scenario, out = tmp_path / "every.yaml", tmp_path / "run"
+    sent = [
+        f"name: {name}, collective: {name}, {OPTIONS.get(name, '')}gradients: 600kB, bucket: 300kB"
+        for name in COLLECTIVES
+    ]
+    sent += [f"name: program {name}, program: {name}, {fields}" for name, fields in PROGRAMS.items()]
     jobs = [
-        f"  - {{name: {name}, collective: {name}, {OPTIONS.get(name, '')}gradients: 600kB, bucket: 300kB, workers: 8, "
-        f"compute: {{iteration: 20ms}}, iterations: {ITERATIONS}, start: {number * APART_S:g}s}}"
-        for number, name in enumerate(COLLECTIVES)
+        f"  - {{{fields}, workers: 8, compute: {{iteration: 20ms}}, iterations: {ITERATIONS}, "
+        f"start: {number * APART_S:g}s}}"
+        for number, fields in enumerate(sent)
     ]
     scenario.write_text(f"name: every\nfabric: {FABRIC}\nshare_gpus: true\njobs:\n" + "\n".join(jobs))
     command = [sys.executable, "-P", "-m", "harmonics_emu", "run", str(scenario), "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert done.returncode in (0, 3), done.stderr
     result = json.loads((out / "result.json").read_text())
-    assert [job["status"] for job in result["jobs"]] == ["done"] * len(COLLECTIVES)
+    assert [job["status"] for job in result["jobs"]] == ["done"] * len(sent)
 
     loaded = load_scenario(str(scenario))
     fabric = loaded.fabric()

@@ -23,13 +23,13 @@ from workloads.launch_messages import (
     AllReduce,
     BackgroundFlow,
     Command,
-    Ddp,
     JobFinished,
     JobStarted,
     RankExited,
     Rejected,
     Shutdown,
     StopJob,
+    Training,
     User,
 )
 from workloads.output_files import log_path, spans_path, sweep_path, timer_path
@@ -40,8 +40,8 @@ pytestmark = [pytest.mark.netns, pytest.mark.torch, pytest.mark.sandboxed(deadli
 REPOSITORY = Path(__file__).parents[2]
 NOBODY = User(uid=65534, gid=65534)
 """Whom the ranks of most tests run as, though the files of a real user's clone may be closed to them."""
-SHORT = Ddp(iterations=6, bucket_bytes=(40_000,) * 12, compute_s=0.04, overlap=0.5, compute_cv=0.1)
-ENDLESS = Ddp(iterations=10**6, bucket_bytes=(40_000,) * 2, compute_s=0.01)
+SHORT = Training(iterations=6, bucket_bytes=(40_000,) * 12, compute_s=0.04, overlap=0.5, compute_cv=0.1)
+ENDLESS = Training(iterations=10**6, bucket_bytes=(40_000,) * 2, compute_s=0.01)
 
 
 @pytest.fixture

@@ -28,6 +28,26 @@ def test_ddp_prints_its_spans_or_writes_them(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("spans/*.spans"))) == 2
 
 
+@pytest.mark.parametrize(
+    ("ranks", "options"),
+    [
+        (2, "fsdp --layer-bytes=4000,400000"),
+        (2, "tensor --layers=2 --activation-bytes=40000"),
+        (2, "moe --layers=2 --activation-bytes=40000"),
+        (3, "ps --servers=1 --bucket-bytes=40000,4000"),
+        (4, "pipeline --stages=2 --activation-bytes=400000 --gradient-bytes=800000"),
+        (4, "hierarchical --racks=0,0,1,1 --bucket-bytes=40000"),
+    ],
+)
+def test_each_program_runs_by_hand(ranks: int, options: str) -> None:
+    """They check their own sums in the end."""
+    name, *arguments = options.split()
+    program = [f"--nproc-per-node={ranks}", "-m", f"workloads.programs.{name}", "--iterations=2", "--compute=0.02"]
+    printed = shell.run([*TORCHRUN, *program, *arguments], timeout_s=60).splitlines()
+    assert len(printed) == 2 * ranks
+    assert all(0.02 <= float(line.split("compute ")[1].split()[0]) < 1 for line in printed)
+
+
 def test_allreduce_prints_its_table() -> None:
     sweep = ["--nproc-per-node=2", "-m", "workloads.programs.allreduce", "--sizes=1000,100000", "--iterations=3"]
     table = [line.split() for line in shell.run([*TORCHRUN, *sweep], timeout_s=60).splitlines()]

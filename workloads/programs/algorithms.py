@@ -146,6 +146,15 @@ def pipeline(peers: Peers, place: Place, bucket: torch.Tensor) -> None:
     _sum_over_trees(peers, [(_branch(place.rank, line), micro_batches)])
 
 
+def stage_all_reduce(peers: Peers, place: Place, bucket: torch.Tensor) -> None:
+    """Each rank ends with the sum of its stage."""
+    width = place.ranks // place.stages
+    first = place.rank // width * width
+    stage = range(first, first + width)
+    _reduce_scatter(peers, bucket, stage, place.rank)
+    _all_gather(peers, bucket, stage, place.rank)
+
+
 def _add_from(peers: Peers, part: torch.Tensor, rank: int) -> None:
     received = torch.empty_like(part)
     peers.receive(received, rank).wait()

@@ -6,7 +6,7 @@ all-reduce thrown away, its broadcast another tree, and the rest it does not hav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import cycle
@@ -26,6 +26,7 @@ from workloads.collectives import (
     PIPELINE,
     REDUCE_SCATTER,
     RING_ALL_REDUCE,
+    STAGE_ALL_REDUCE,
     TREE_ALL_REDUCE,
     Ranks,
 )
@@ -44,6 +45,7 @@ STEP_BY_STEP: Mapping[str, Callable[[Peers, Place, torch.Tensor], None]] = Mappi
         BROADCAST: algorithms.broadcast,
         PARAMETER_SERVER: algorithms.parameter_server,
         PIPELINE: algorithms.pipeline,
+        STAGE_ALL_REDUCE: algorithms.stage_all_reduce,
     }
 )
 
@@ -71,27 +73,27 @@ class GlooPeers:
 
 
 class Exchange:
-    """One collective, as one rank takes part in it. ValueError where it can't join the ranks."""
+    """Collectives, as one rank takes part in them. ValueError where one can't join the ranks."""
 
-    def __init__(self, collective: str, place: Place) -> None:
+    def __init__(self, place: Place, collectives: Iterable[str]) -> None:
         names = tuple(map(str, range(place.ranks)))
-        COLLECTIVES[collective](Ranks(names, place.racks, place.servers, place.stages), 1.0)
-        self._collective = collective
+        for collective in collectives:
+            COLLECTIVES[collective](Ranks(names, place.racks, place.servers, place.stages), 1.0)
         self._place = place
         self._threads = ThreadPoolExecutor(BUCKETS_AT_ONCE)
         # All ranks start the same collectives in the same order.
         self._numbers = cycle(range(NUMBERS))
 
-    def start(self, bucket: torch.Tensor) -> Wait:
-        """Begin the collective on a bucket whose elements are a multiple of the ranks; its result is left in there."""
-        if self._collective == RING_ALL_REDUCE:
+    def start(self, bucket: torch.Tensor, collective: str) -> Wait:
+        """Begin a collective on a bucket whose elements are a multiple of the ranks; its result is left in there."""
+        if collective == RING_ALL_REDUCE:
             return _begun(dist.all_reduce(bucket, async_op=True)).wait
-        if self._collective == ALL_GATHER:
+        if collective == ALL_GATHER:
             own = torch.tensor_split(bucket, self._place.ranks)[self._place.rank]
             return _begun(dist.all_gather_into_tensor(bucket, own.clone(), async_op=True)).wait
-        if self._collective == ALL_TO_ALL:
+        if collective == ALL_TO_ALL:
             return _begun(dist.all_to_all_single(bucket, bucket.clone(), async_op=True)).wait
-        run, peers = STEP_BY_STEP[self._collective], GlooPeers(next(self._numbers))
+        run, peers = STEP_BY_STEP[collective], GlooPeers(next(self._numbers))
         return self._threads.submit(run, peers, self._place, bucket).result
 
 
@@ -104,9 +106,12 @@ def expected_pieces(collective: str, place: Place, values: Sequence[float]) -> t
         return tuple(values)
     if collective == BROADCAST:
         return (values[0],)
+    width = place.ranks // place.stages
     if collective == PIPELINE:
-        width = place.ranks // place.stages
         return (sum(values[place.rank % width :: width]),)
+    if collective == STAGE_ALL_REDUCE:
+        first = place.rank // width * width
+        return (sum(values[first : first + width]),)
     if collective == REDUCE_SCATTER:
         return _only(place.rank, place.ranks, sum(values))
     if collective == PARAMETER_SERVER:

@@ -45,6 +45,8 @@ class Jobs(NamedTuple):
 
     bucket_bytes, bucket_ready: of each bucket, its gradient bytes and the fraction of the compute time after which
     it is ready, and the weight of the job's entities while they send it.
+    between: whether each bucket ends a stretch of compute, and the next stretch waits until it is sent.
+    stalled: for how long compute has stood still in this iteration.
     gate, float64[gates]: release times of coming collectives, gate_next[j]:gate_end[j] of job j.
     factor float64[J, width]: multiplies the compute time of iteration i at [j, i % width]; drawn: iterations drawn.
     rows, records.ITERATION[sum of iterations]: job j writes its own from row[j] on.
@@ -56,6 +58,7 @@ class Jobs(NamedTuple):
     bucket_bytes: Floats
     bucket_ready: Floats
     bucket_weight: Floats
+    between: Flags
     iterations: Ints
     compute: Floats
     gate: Floats
@@ -70,6 +73,7 @@ class Jobs(NamedTuple):
     began: Floats
     computing: Floats
     held: Floats
+    stalled: Floats
     ready: Floats
     ended: Floats
     spent_compute: Floats
@@ -194,6 +198,7 @@ def _begin(s: Sharing, queue: EventQueue, jobs: Jobs, job: int, now: float) -> N
     jobs.began[job] = now
     jobs.computing[job] = jobs.compute[job] * jobs.factor[job, jobs.done[job] % jobs.factor.shape[1]]
     jobs.held[job] = 0.0
+    jobs.stalled[job] = 0.0
     jobs.next_bucket[job] = jobs.bucket[job]
     _await_bucket(s, queue, jobs, job, now)
 
@@ -205,9 +210,9 @@ def _await_bucket(s: Sharing, queue: EventQueue, jobs: Jobs, job: int, now: floa
     timer = s.rate.shape[0] + job
     if bucket == jobs.bucket[job + 1]:
         jobs.phase[job] = CLOSING
-        move(queue, timer, max(now, jobs.began[job] + jobs.computing[job]))
+        move(queue, timer, max(now, jobs.began[job] + jobs.stalled[job] + jobs.computing[job]))
         return
-    release = jobs.began[job] + jobs.computing[job] * jobs.bucket_ready[bucket]
+    release = _ready_at(jobs, job, bucket)
     if bucket == jobs.bucket[job]:
         jobs.ready[job] = release
         if jobs.gate_next[job] < jobs.gate_end[job]:
@@ -217,9 +222,17 @@ def _await_bucket(s: Sharing, queue: EventQueue, jobs: Jobs, job: int, now: floa
 
 
 @compiled
+def _ready_at(jobs: Jobs, job: int, bucket: int) -> float:
+    at: float = jobs.began[job] + jobs.stalled[job] + jobs.computing[job] * jobs.bucket_ready[bucket]
+    return at
+
+
+@compiled
 def _release(s: Sharing, queue: EventQueue, p: Progress, jobs: Jobs, job: int, now: float) -> None:
     """Send all buckets that are ready: in order at one rate, so those of the same weight go as one transfer."""
     bucket = jobs.next_bucket[job]
+    if jobs.between[job]:
+        jobs.stalled[job] += max(0.0, now - _ready_at(jobs, job, bucket))
     if bucket == jobs.bucket[job]:
         jobs.held[job] = max(0.0, now - jobs.ready[job])
         if jobs.gate_next[job] < jobs.gate_end[job]:
@@ -228,7 +241,7 @@ def _release(s: Sharing, queue: EventQueue, p: Progress, jobs: Jobs, job: int, n
     amount = 0.0
     weight = jobs.bucket_weight[bucket]
     while bucket < jobs.bucket[job + 1] and jobs.bucket_weight[bucket] == weight:
-        if jobs.began[job] + jobs.computing[job] * jobs.bucket_ready[bucket] > latest:
+        if _ready_at(jobs, job, bucket) > latest:
             break
         amount += jobs.bucket_bytes[bucket]
         bucket += 1
@@ -268,6 +281,8 @@ def _sent(s: Sharing, queue: EventQueue, p: Progress, jobs: Jobs, entity: int, n
     job = p.job[entity]
     jobs.sending[job] -= 1
     if jobs.sending[job] == 0:
+        if jobs.between[job]:
+            jobs.stalled[job] += now - _ready_at(jobs, job, jobs.next_bucket[job] - 1)
         _await_bucket(s, queue, jobs, job, now)
 
 

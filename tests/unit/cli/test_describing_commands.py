@@ -16,6 +16,7 @@ from harmonics_emu.cli.main import main
 from harmonics_emu.scenario import builtin_names
 from harmonics_emu.schedulers.registry import policy_names
 from workloads.models import model_names
+from workloads.parallelism import COLLECTIVE_OF
 
 BAD = """\
 name: demo
@@ -190,7 +191,7 @@ def test_schema_describes_the_file() -> None:
     job = schema["$defs"]["JobSection"]["properties"]
     assert job["bucket"]["default"] == "25MiB"
     assert job["timeout"]["default"] == "60s"
-    assert job["program"]["oneOf"][0]["enum"] == ["ddp", "allreduce"]
+    assert job["program"]["oneOf"][0]["enum"] == [*COLLECTIVE_OF, "allreduce"]
     assert "null" not in result.stdout
 
 

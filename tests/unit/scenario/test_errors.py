@@ -170,7 +170,7 @@ WRONG = {
         """
         4:3: jobs[0].workers: missing; hint: say how many, as workers: 4, or list the hosts in placement
         4:70: jobs[0].worker: unknown key; hint: did you mean 'workers'?
-        4:81: jobs[0].xyzzy: unknown key; hint: there are: name, model, gradients, sizes, workers, placement, movable, program, collective, servers, stages, compute, ... (21 in all)
+        4:81: jobs[0].xyzzy: unknown key; hint: there are: name, model, gradients, sizes, workers, placement, movable, program, collective, servers, stages, activations, ... (23 in all)
         """,
     ),
     "unknown key in a nested section": (
@@ -354,7 +354,7 @@ WRONG = {
         job("name: a, model: vgg61, program: dpp, precision: fp64, workers: 2, iterations: 9"),
         """
         4:20: jobs[0].model: the catalogue has no model 'vgg61'; hint: did you mean 'vgg16'?
-        4:36: jobs[0].program: must be ddp or allreduce or {command: [...]}, not 'dpp'; hint: did you mean 'ddp'?
+        4:36: jobs[0].program: must be ddp or fsdp or pipeline or tensor or moe or ps or hierarchical or allreduce or {command: [...]}, not 'dpp'; hint: did you mean 'ddp'?
         4:52: jobs[0].precision: must be fp32 or fp16, not 'fp64'; hint: did you mean 'fp16'?
         """,
     ),
@@ -376,6 +376,30 @@ WRONG = {
         5:3: jobs[1].model: missing; hint: say what the job sends, as model: vgg16 or gradients: 100MB
         6:20: jobs[2].sizes: only for program allreduce; hint: give model or gradients instead
         7:44: jobs[3].gradients: not for program allreduce, which takes sizes; hint: say what to all-reduce, as sizes: [64kB, 1MB]
+        """,
+    ),
+    "programs": (
+        job(
+            f"name: a, program: tensor, gradients: 1MB, workers: 2, {REST}",
+            f"name: b, program: ddp, model: vgg16, activations: 1MB, layers: 2, workers: 2, {REST}",
+            f"name: c, program: moe, sizes: [1MB], activations: 1MB, layers: 2, workers: 2, {REST}",
+            "name: d, program: fsdp, gradients: 1MB, workers: 2, compute: {iteration: 1s, overlap: 0.5}, iterations: 9",
+            f"name: e, program: ps, gradients: 1MB, workers: 2, servers: 2, {REST}",
+            f"name: f, program: hierarchical, gradients: 1MB, workers: 3, {REST}",
+            f"name: g, program: fsdp, gradients: 1MB, collective: all-gather, servers: 2, workers: 2, {REST}",
+        ).replace("hosts_per_rack: 2", "hosts_per_rack: 8"),
+        """
+        4:3: jobs[0].activations: missing for program tensor; hint: give it, as activations: 4MB
+        4:3: jobs[0].layers: missing for program tensor; hint: give it, as layers: 12
+        4:41: jobs[0].gradients: not for program tensor, which sends activations; hint: remove it
+        5:54: jobs[1].activations: only for programs moe, pipeline, tensor; hint: remove it
+        5:67: jobs[1].layers: only for programs fsdp, moe, tensor; hint: remove it
+        6:34: jobs[2].sizes: only for program allreduce; hint: give activations instead
+        7:90: jobs[3].compute.overlap: not for program fsdp, which has its collectives in places of their own; hint: remove it
+        8:22: jobs[4].program: 0 workers and 2 parameter servers; each needs at least one; hint: change the ranks or the program
+        9:22: jobs[5].program: a hierarchical all-reduce needs equally many ranks in each rack, not 1 to 2; hint: change the ranks or the program
+        10:56: jobs[6].collective: only for program ddp; hint: remove it
+        10:77: jobs[6].servers: only for collective parameter-server; hint: remove it, or change the collective
         """,
     ),
     "too many buckets": (

@@ -81,6 +81,37 @@ def test_gpu_chooses_the_compute_time() -> None:
     assert scenario(jobs=[job]).jobs()[0].compute_s == find_model("vgg16").compute_s["p100-batch64"]
 
 
+PROGRAMS: list[tuple[dict[str, object], tuple[int, ...], str, float]] = [
+    ({"program": "ps", "gradients": "3MB", "servers": 2}, (3_000_000,), "parameter-server", 0.0),
+    ({"program": "hierarchical", "gradients": "3MB"}, (3_000_000,), "hierarchical-all-reduce", 0.0),
+    ({"program": "fsdp", "gradients": "30MB", "layers": 3}, (10_000_000,) * 9, "all-gather", 0.0),
+    ({"program": "fsdp", "gradients": "30MB", "bucket": "20MB"}, (20, 10, 10, 10, 20, 20), "all-gather", 0.0),
+    ({"program": "tensor", "activations": "2MB", "layers": 3}, (2_000_000,) * 12, "ring-all-reduce", 0.0),
+    ({"program": "moe", "activations": "2MB", "layers": 1}, (2_000_000,) * 4, "all-to-all", 0.0),
+    ({"program": "pipeline", "activations": "2MB"}, (2_000_000,), "pipeline", 0.0),
+    ({"program": "pipeline", "activations": "2MB", "gradients": "12MB"}, (2_000_000,), "pipeline", 0.0),
+    (
+        {"program": "pipeline", "activations": "2MB", "gradients": "12MB", "stages": 2},
+        (2_000_000, 6_000_000),
+        "pipeline",
+        0.75,
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "buckets", "collective", "in_stages"), PROGRAMS)
+def test_what_each_program_sends(
+    fields: dict[str, object], buckets: tuple[int, ...], collective: str, in_stages: float
+) -> None:
+    loaded = scenario(jobs=[{"name": "a", "workers": 4, "iterations": 9, "compute": {"iteration": "1s"}} | fields])
+    (job,) = loaded.jobs()
+    if buckets[0] < 1000:
+        buckets = tuple(size * 10**6 for size in buckets)
+    assert (job.bucket_bytes, job.collective, job.in_stages) == (buckets, collective, in_stages)
+    assert (job.overlap, job.between_compute) == (fields["program"] == "fsdp", fields["program"] in ("tensor", "moe"))
+    assert parse_scenario(loaded.resolved_yaml().encode(), "again.yaml") == loaded
+
+
 def test_command_jobs() -> None:
     job = {"name": "a", "program": {"command": ["python", "train.py"]}, "placement": ["r1h0", "r0h0"], "iterations": 9}
     (loaded,) = scenario(jobs=[job]).jobs()

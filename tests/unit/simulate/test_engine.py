@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from harmonics_emu.errors import RunFailed, UsageError
 from harmonics_emu.records import Records
+from harmonics_emu.scenario.estimate import estimate_alone
 from harmonics_emu.schedulers.fair import policy as fair
 from harmonics_emu.schedulers.interface import FunctionPolicy, JobPlan, Plan, Snapshot
 from harmonics_emu.simulate.engine import Options, simulate
@@ -34,6 +35,31 @@ def test_a_job_alone_computes_then_sends() -> None:
     assert iteration_s(records) == pytest.approx([2.0] * 4)
     assert records.iterations["job0"]["start_s"].tolist() == pytest.approx([0, 2, 4, 6])
     assert (records.outcomes["job0"].status, records.outcomes["job0"].end_s) == ("done", pytest.approx(8))
+
+
+def test_compute_between_buckets_stands_still_while_one_is_sent() -> None:
+    """Four stretches of 0.25 s, each with 0.25 MB after it: alone 2 s. In step with its like, the links are halved
+    while both send: 0.25 s of compute and 0.5 s of sending four times over. A gate holds the first bucket, and all
+    that comes after it.
+    """
+    parts = {"bucket_bytes": (250_000,) * 4, "between_compute": True}
+    alone = simulate(fabric(), [job(**parts)])
+    assert iteration_s(alone) == pytest.approx([2.0] * 4)
+    assert alone.iterations["job0"]["compute_s"] == pytest.approx([1.0] * 4)
+    assert estimate_alone(fabric(), job(**parts)).iteration_s == pytest.approx(2.0)
+    both = simulate(fabric(), [job(0, **parts), job(1, **parts)])
+    assert iteration_s(both, "job1") == pytest.approx([3.0] * 4)
+    gated = simulate(fabric(), [job(**parts, iterations=1)], always(job0=JobPlan(starts_s=(0.75,))))
+    (row,) = gated.iterations["job0"]
+    assert (row["gate_s"], row["compute_s"], row["end_s"]) == pytest.approx((0.5, 1.0, 2.5))
+
+
+def test_buckets_between_compute_leave_the_link_to_others_meanwhile() -> None:
+    """Two jobs, one of which comes 0.25 s later: each sends while the other computes, so neither waits."""
+    parts = {"bucket_bytes": (250_000,) * 4, "between_compute": True}
+    apart = simulate(fabric(), [job(0, **parts), job(1, **parts, start_s=0.25)])
+    assert iteration_s(apart, "job0") == pytest.approx([2.0] * 4)
+    assert iteration_s(apart, "job1") == pytest.approx([2.0] * 4)
 
 
 @pytest.mark.parametrize(("n", "training", "communication"), [(2, 33, 50), (3, 40, 67), (4, 43, 75), (8, 47, 88)])

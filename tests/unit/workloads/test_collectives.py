@@ -258,7 +258,9 @@ def test_scenarios_know_every_collective() -> None:
 def test_a_collective_alone_takes_as_long_as_its_fullest_link(collective: str, granularity: str) -> None:
     """8 ranks on two racks; host links never matter. The uplink's bytes over its rate, as the estimate has it too."""
     fabric = rack_spine(2, HOSTS, 1, host_rate_bps=10**12, uplink_rate_bps=8 * 10**6)
-    job = a_job(8, collective, bucket_bytes=(800_000,))  # type: ignore[arg-type]
+    # With a rank a stage, nothing would be all-reduced in stages.
+    stages = {"stages": 1} if collective == "stage-all-reduce" else {}
+    job = a_job(8, collective, bucket_bytes=(800_000,), **stages)  # type: ignore[arg-type]
     up = sum(share for (src, dst), share in rank_transfers(job, RACK_OF).items() if src < 4 <= dst)
     down = sum(share for (src, dst), share in rank_transfers(job, RACK_OF).items() if dst < 4 <= src)
     expected = 0.8 * max(up, down)
@@ -305,7 +307,11 @@ def test_a_scenario_names_the_collective_of_a_job() -> None:
         ("collective: ring", "gradients: 1MB", "jobs[0].collective: must be ring-all-reduce or"),
         ("collective: all-to-all", "program: allreduce, sizes: [1MB]", "jobs[0].collective: only for program ddp"),
         ("servers: 2", "gradients: 1MB", "jobs[0].servers: only for collective parameter-server"),
-        ("collective: broadcast, stages: 2", "gradients: 1MB", "jobs[0].stages: only for collective pipeline"),
+        (
+            "collective: broadcast, stages: 2",
+            "gradients: 1MB",
+            "jobs[0].stages: only for collective pipeline",
+        ),
         ("collective: pipeline, stages: 3", "gradients: 1MB", "jobs[0].collective: 4 ranks can't form 3 pipeline"),
         ("collective: parameter-server, servers: 4", "gradients: 1MB", "0 workers and 4 parameter servers"),
     ],

@@ -12,7 +12,6 @@ from workloads.launch_messages import (
     AllReduce,
     BackgroundFlow,
     Command,
-    Ddp,
     JobFinished,
     LaunchJob,
     LineBuffer,
@@ -21,6 +20,7 @@ from workloads.launch_messages import (
     RankPlace,
     Shutdown,
     StopJob,
+    Training,
     User,
     decode_reply,
     decode_request,
@@ -28,7 +28,7 @@ from workloads.launch_messages import (
 )
 
 PROGRAMS: list[Program] = [
-    Ddp(10, (1, 2, 3), 0.075, 0.5, 0.1),
+    Training(10, (1, 2, 3), 0.075, 0.5, 0.1),
     AllReduce((8, 16)),
     BackgroundFlow("10.0.0.2", 29000, 10**9),
     Command(("python", "train.py"), "/home/somebody"),
