@@ -192,7 +192,18 @@ class Decider:
             if (why := guard.judge(now)) is not None:
                 self._go_back_to_fair(why, now, active)
         elif guard.wants_forecast(now):
-            self.solver.foresee(self._look(now, active, self._places(active)), Plan(FAIR), LATER_S)
+            places = self._places(active)
+            self.solver.foresee(self._look(now, active, places), self._rest_of_plan(places), LATER_S)
+
+    def _rest_of_plan(self, places: Mapping[str, Position]) -> Plan:
+        """What of the plan in force is still to come: start times of collectives that have begun are used up."""
+        assert self._starts is not None
+        jobs = {
+            name: replace(plan, starts_s=plan.starts_s[max(0, places[name].begun - self._first.get(name, 0)) :])
+            for name, plan in self._starts.jobs.items()
+            if name in places
+        }
+        return replace(self._starts, jobs=jobs)
 
     def _go_back_to_fair(self, why: str, now: float, active: Sequence[Active]) -> None:
         self.faults.append(f"policy {self.policy} gave way to fair sharing at {now:.1f} s: {why}")

@@ -1,35 +1,38 @@
 """Takes plans back that do worse than fair sharing would: the guard of policy harmonics, on what is measured.
 
 The policy's own guard compares predictions. This one compares what jobs do under its plans with what the fluid model
-expects of fair sharing from the same known state: two epochs in a row that are worse, and fair sharing is in force. The
-policy is tried again when a job or a link comes or goes, since the jobs that it failed are no longer the same, and else
-after ten epochs, then twenty, then forty.
+expects of fair sharing, and of the plan, from the same known state: two epochs in a row that are worse than both, and
+fair sharing is in force. A plan may be meant to be worse for a while (it lets one job finish first, and the others have
+the links to themselves then), so it must also fail what it promised. The policy is tried again when a job or a link
+comes or goes, since the jobs that it failed are no longer the same, and else after ten epochs, then twenty, then forty.
 
 An epoch here is the policy's own, ten seconds where it has none, and longer until each job has some iterations in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from harmonics_emu.emulate.forecast import HORIZON_S
-from harmonics_emu.emulate.observer import History
+from harmonics_emu.emulate.observer import History, Iteration
 from harmonics_emu.emulate.solving import Forecast
 from harmonics_emu.schedulers.interface import JobPlan, Plan, Snapshot
 
-MARGIN = 0.15
-"""How much worse than expected of fair sharing, in mean slowdown, an epoch must be to count against the plan. A job
-alone may take as much longer than the model says before the run counts as degraded (see `fidelity`): less may be the
-emulator's doing, and no fault of the plan's."""
+MARGIN = 0.10
+"""How much worse than expected, in mean slowdown, an epoch must be to count against the plan: predictions of jobs that
+contend are held to a tenth."""
+MOST_OVERHEAD = 0.15
+"""What the emulator may add to a job, which no plan can help: by how much its quickest iteration of an epoch is longer
+than the model says of it alone, but no more than would make a run count as degraded (see `fidelity`)."""
 BAD_EPOCHS = 2
 SHORTEST_EPOCH_S = 1.0
 ITERATIONS = 5
 """Of each job that an epoch has at least: a single one that was disturbed says little."""
 PATIENCE = 2.0
-"""A job that has fewer after so many times what they take under fair sharing is judged by how far it has come."""
+"""A job that has fewer after so many times what they are expected to take is judged by how far it has come."""
 RETRY_EPOCHS = 10
 LOOK_S = 0.25
 """How often it is looked whether an epoch is complete that should be."""
@@ -52,12 +55,25 @@ def is_guarded(policy: str, options: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Of one job, seconds of an iteration under fair sharing and alone, and of compute in it; weight: in the mean."""
+    """Of one job, seconds of an iteration under fair sharing, under the plan and alone, and of compute in it.
+
+    weight: in the mean over jobs.
+    """
 
     fair_s: float
+    planned_s: float
     alone_s: float
     compute_s: float
     weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdowns:
+    """Mean slowdown in one epoch: as measured, and as expected of fair sharing and of the plan."""
+
+    measured: float
+    fair: float
+    planned: float
 
 
 Expectation = Mapping[str, Expected]
@@ -83,7 +99,7 @@ class Guard:
         self._since_s: float | None = None
         self._expectation: Expectation | None = None
         self._next: Expectation | None = None
-        self._bad: list[tuple[float, float]] = []
+        self._bad: list[Slowdowns] = []
         self._look_s = self._ask_s = 0.0
 
     def changed(self) -> None:
@@ -111,6 +127,7 @@ class Guard:
         expected = {
             state.job.name: Expected(
                 forecast.fair_s[state.job.name],
+                forecast.iteration_s.get(state.job.name, forecast.fair_s[state.job.name]),
                 forecast.alone_s[state.job.name],
                 state.compute_s,
                 state.job.weight * state.job.ranks,
@@ -144,20 +161,20 @@ class Guard:
         slowdowns = self._slowdowns(self._expectation, self._since_s, now)
         if slowdowns is None:
             return None
-        measured, fair = slowdowns
-        self._bad = [*self._bad, slowdowns] if measured > (1 + MARGIN) * fair else []
+        worse = slowdowns.measured > (1 + MARGIN) * max(slowdowns.fair, slowdowns.planned)
+        self._bad = [*self._bad, slowdowns] if worse else []
         if len(self._bad) < BAD_EPOCHS:
             self._begin(now, self._next)
             return None
-        said = " and ".join(f"{was:.2f} (fair: {would_be:.2f})" for was, would_be in self._bad)
+        said = " and ".join(f"{one.measured:.2f} (fair {one.fair:.2f}, plan {one.planned:.2f})" for one in self._bad)
         wait_s = self._epoch_s * RETRY_EPOCHS * 2**self._retries
         self._retries += 1
         self._retry_s = now + wait_s
         self._stop()
         self.held = True
         return (
-            f"{BAD_EPOCHS} epochs in a row were worse than fair sharing should be, mean slowdown {said}; the policy is "
-            f"tried again {wait_s:g} s later, or when a job or a link comes or goes"
+            f"{BAD_EPOCHS} epochs in a row were worse than expected of fair sharing and of the plan, mean slowdown "
+            f"{said}; the policy is tried again {wait_s:g} s later, or when a job or a link comes or goes"
         )
 
     def may_retry(self, now: float) -> bool:
@@ -174,25 +191,35 @@ class Guard:
         self._since_s = self._expectation = self._next = self._mix = None
         self._bad = []
 
-    def _slowdowns(self, expectation: Expectation, since_s: float, now: float) -> tuple[float, float] | None:
-        """Mean slowdown as measured and as expected of fair sharing; None while the epoch lacks iterations."""
-        total = measured = fair = 0.0
+    def _slowdowns(self, expectation: Expectation, since_s: float, now: float) -> Slowdowns | None:
+        """None while the epoch lacks iterations."""
+        total = measured = fair = planned = 0.0
         for name, job in expectation.items():
             found = self._histories[name].between(since_s, now)
-            # Who computes for longer than it did then would do so under fair sharing too.
-            longer_s = fmean(one.compute_s for one in found) - job.compute_s if found else 0.0
-            fair_s = job.fair_s + max(0.0, longer_s)
+            fair_s, planned_s = _with_overhead(job, found)
             if len(found) >= ITERATIONS:
                 measured_s = fmean(one.end_s - one.start_s for one in found)
-            elif now - since_s > PATIENCE * ITERATIONS * fair_s:
+            elif now - since_s > PATIENCE * ITERATIONS * max(fair_s, planned_s):
                 measured_s = (now - since_s) / (len(found) + 1)
             else:
                 return None
             total += job.weight
             measured += job.weight * measured_s / job.alone_s
             fair += job.weight * fair_s / job.alone_s
-        return measured / total, fair / total
+            planned += job.weight * planned_s / job.alone_s
+        return Slowdowns(measured / total, fair / total, planned / total)
 
 
 def _mix(snapshot: Snapshot) -> Mix:
     return frozenset(state.job.name for state in snapshot.jobs), snapshot.links_down
+
+
+def _with_overhead(job: Expected, found: Sequence[Iteration]) -> tuple[float, float]:
+    """What is expected of fair sharing and of the plan, given what neither of them can help."""
+    if not found:
+        return job.fair_s, job.planned_s
+    # Who computes for longer than it did then would do so under fair sharing too.
+    longer_s = max(0.0, fmean(one.compute_s for one in found) - job.compute_s)
+    quickest_s = min(one.end_s - one.start_s for one in found)
+    overhead = min(max(quickest_s / (job.alone_s + longer_s), 1.0), 1 + MOST_OVERHEAD)
+    return overhead * (job.fair_s + longer_s), overhead * (job.planned_s + longer_s)

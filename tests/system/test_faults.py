@@ -25,6 +25,7 @@ from tests.system.runs import (
     start,
     wait_for_iterations,
 )
+from workloads.job import DEFAULT_LEVEL
 
 pytestmark = [pytest.mark.ovs, pytest.mark.torch, pytest.mark.sandboxed(deadline_s=120)]
 
@@ -197,3 +198,28 @@ def test_harmonics_goes_on_without_a_local_scheduler_and_without_its_coordinator
     assert asked[-1]["time_s"] > 1.0
     assert asked[-1]["plan"]["facts"]["silent_racks"] == []
     assert max(longest_pause_s(out, "one"), longest_pause_s(out, "two")) < STILL_S
+
+
+def test_harmonics_gives_way_to_fair_sharing_when_its_plans_do_worse_than_expected(tmp_path: Path) -> None:
+    """No policy is told of a link's new rate: plans then do worse than was expected at the old one."""
+    scenario = tmp_path / "slower.yaml"
+    event = "events: [{at: 2s, link: leaf0-spine0, action: rate, rate: 15Mbit}]\n"
+    scenario.write_text(SMALL.format(name="slower", iterations=50) + event)
+    out = tmp_path / "run"
+    done = harmonics("run", str(scenario), "--policy", "harmonics:epoch=500ms", "--out", str(out), timeout_s=90)
+    assert done.returncode in (0, 3), done.stderr
+    decisions = decisions_of(out)
+    before = [decision for decision in decisions if decision["time_s"] < 2.0]
+    assert {decision["policy"] for decision in before} == {"harmonics"}
+    assert all(decision["predicted_fair"] for decision in before)
+    fair = next(decision for decision in decisions if decision["policy"] == "fair")
+    assert fair["why"].startswith("2 epochs in a row were worse than expected of fair sharing")
+    assert 4.0 < fair["time_s"] < 8.0
+    assert {plan["level"] for plan in fair["plan"]["jobs"].values()} == {DEFAULT_LEVEL}
+    result = json.loads((out / "result.json").read_text())
+    assert any("policy harmonics gave way to fair sharing" in reason for reason in result["fidelity"]["reasons"])
+    assert result["scheduling"]["fallbacks"] >= 1
+    number = decisions.index(fair) + 1
+    said = harmonics("schedule", str(out), "--explain", "--decision", str(number)).stdout
+    assert "of policy fair" in said
+    assert "worse than expected of fair sharing" in " ".join(said.split())

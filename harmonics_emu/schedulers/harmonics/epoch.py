@@ -30,8 +30,8 @@ FEW_JOBS = 64
 """Up to so many jobs that contend are judged together."""
 ROUTED_JOBS = 12
 """Up to so many, orders are searched on several choices of routes; for more, on balanced ones."""
-ROLLOUT_ITERATIONS = 150
-"""Of all of them in one rollout, as far as each keeps one."""
+ROLLOUT_ITERATIONS, ROLLOUT_ITERATIONS_EACH = 150, 8
+"""Of all jobs in one rollout, and of each, as far as it has so many: the first few don't show who waits for long."""
 SEARCH_ITERATIONS = 4_000
 """Of all rollouts of a search for an order, and of one for routes."""
 LAST_ITERATIONS = 2_000
@@ -135,7 +135,10 @@ class Epoch:
         """On the monotonic clock, for work that begins now and may take this part of what is left."""
         return time.monotonic() + part * (self._settings.deadline_s - self.watch.critical_path_s)
 
-    def _views(self, crossings: Crossings, tasks: Sequence[int], most: int) -> list[View]:
+    def _views(self, crossings: Crossings, tasks: Sequence[int], most: int | None = None) -> list[View]:
+        """On all links, for each draw of compute times. most: iterations of all tasks, a rollout's unless named."""
+        if most is None:
+            most = max(ROLLOUT_ITERATIONS, ROLLOUT_ITERATIONS_EACH * len(tasks))
         draws = [self._seed + number for number in range(1, DRAWS + 1)] if self.problem.varies else [None]
         return [self.problem.whole_view(crossings, tasks, most // len(draws), draw) for draw in draws]
 
@@ -158,7 +161,7 @@ class Epoch:
         """All tasks are judged together, on all their links."""
         crossings = self.problem.crossings(routes)
         reports = self._reports(crossings) if self._settings.local else []
-        views = self._views(crossings, self._all, ROLLOUT_ITERATIONS)
+        views = self._views(crossings, self._all)
         found = self.watch.one(
             "coordinator",
             partial(order_few, views, reports, SEARCH_ITERATIONS, self._deadline(0.5), self._seed, guard=False),
@@ -167,7 +170,7 @@ class Epoch:
 
     def _reorder(self, best: Outcome) -> Outcome:
         """Another search for an order, on the routes that were found since the first one."""
-        views = self._views(self.problem.crossings(best.routes), self._all, ROLLOUT_ITERATIONS)
+        views = self._views(self.problem.crossings(best.routes), self._all)
         found = order_few(views, [], SEARCH_ITERATIONS, self._deadline(0.5), self._seed + 1, guard=False)
         levels = _by_number(views[0], found.levels)
         return replace(best, levels=levels, cost=found.cost, late=best.late or found.late)
@@ -187,7 +190,7 @@ class Epoch:
             in_vain += 1
             if routes == best.routes:
                 continue
-            views = self._views(self.problem.crossings(routes), self._all, ROLLOUT_ITERATIONS)
+            views = self._views(self.problem.crossings(routes), self._all)
             judge = Judge(views)
             cost = judge.cost(_in_order(views[0], best.levels))
             spent += judge.spent
@@ -247,7 +250,7 @@ class Epoch:
             if len(group) > FEW_JOBS:
                 entangled += group
                 continue
-            views = self._views(crossings, group, ROLLOUT_ITERATIONS)
+            views = self._views(crossings, group)
             found = self.watch.one(
                 "coordinator",
                 partial(order_few, views, [], SEARCH_ITERATIONS, self._deadline(), self._seed, self._settings.guard),

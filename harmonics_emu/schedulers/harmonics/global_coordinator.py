@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from harmonics_emu.schedulers.harmonics.figures import RULES, Figures, Order, figures_of, rule_order, rule_orders
-from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View
+from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View, Wishes
 from harmonics_emu.schedulers.harmonics.orders import Found, best_order, levels_of
 from harmonics_emu.schedulers.harmonics.rollout import Judge
-from harmonics_emu.schedulers.order_levels import MOST_LEVELS
 from harmonics_emu.simulate.kernel.sharing import Floats
 from workloads.job import DEFAULT_LEVEL
 
@@ -52,10 +51,13 @@ def order_few(
 
 
 def candidates_for_many(epoch: int, figures: Figures, reports: Sequence[EpochReport], guard: bool) -> Fixed:
-    """What racks are asked to choose from: fair sharing; the rule that costs all racks the least; what they wish."""
+    """What racks are asked to choose from: fair sharing; the rule that costs all racks the least; what they wish.
+
+    A rack, which sees its own links alone, finds a strict order better than it is: none is among them.
+    """
     levels = [(DEFAULT_LEVEL,) * len(figures.number)] if guard else []
     order = rule_order(figures, _best_rule(reports))
-    levels += [tuple(levels_of(order, FEW_LEVELS)), tuple(levels_of(order, MOST_LEVELS))]
+    levels += [tuple(levels_of(order, 2)), tuple(levels_of(order, FEW_LEVELS))]
     wished = _order(figures, merged_places(figures, reports))
     levels.append(tuple(levels_of(wished, FEW_LEVELS)))
     return Fixed(epoch, tuple(figures.number.tolist()), tuple(levels))
@@ -78,11 +80,8 @@ def _best_rule(reports: Sequence[EpochReport]) -> str:
 
 def merged_places(figures: Figures, reports: Sequence[EpochReport]) -> Floats:
     """The place of each job, the mean of what racks wish, each as heavy as anything else would cost it."""
-    wishes = [wish for report in reports for wish in report.wishes]
-    number = np.array([wish.number for wish in wishes], np.int64)
-    costs = np.array([abs(wish.first_cost) + abs(wish.last_cost) for wish in wishes], np.float64)
-    stake = np.minimum(costs, MOST_STAKE) + LEAST_STAKE
-    place = np.array([wish.place for wish in wishes], np.float64)
+    number, place, first_cost, last_cost = Wishes.joined([report.wishes for report in reports]).columns()
+    stake = np.minimum(np.abs(first_cost) + np.abs(last_cost), MOST_STAKE) + LEAST_STAKE
     jobs = int(max(figures.number.max(initial=0), number.max(initial=0))) + 1
     # Jobs that no rack reports of stay in the middle.
     total = np.bincount(number, stake, minlength=jobs) + LEAST_STAKE

@@ -11,14 +11,16 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from harmonics_emu.schedulers.harmonics.figures import figures_of, rule_orders
-from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View, Wish
+from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View, Wish, Wishes
 from harmonics_emu.schedulers.harmonics.orders import Found, best_order
 from harmonics_emu.schedulers.harmonics.rollout import Judge
 from harmonics_emu.schedulers.order_levels import FIRST_LEVEL, MOST_LEVELS
 from workloads.job import DEFAULT_LEVEL
 
-SEARCH_ITERATIONS = 600
+SEARCH_ITERATIONS = 300
 """Of all rollouts of a rack's search for an order."""
+CURVE_ITERATIONS = 300
+"""Of all rollouts for cost curves: two for each job that crosses racks would be quadratic in jobs."""
 MIDDLE = 0.5
 
 
@@ -38,13 +40,33 @@ class LocalScheduler:
         judge = Judge([view])
         orders = rule_orders(figures_of(view))
         found = best_order(view, judge, orders, SEARCH_ITERATIONS, deadline, self.seed + self.rack)
-        wishes = []
-        late = found.late
-        for position, place in enumerate(_places(found, len(view.jobs))):
-            late = late or time.monotonic() > deadline
-            curve = view.jobs[position].crosses and not late
-            wishes.append(_wish(view, judge, found, position, place, curve))
-        return EpochReport(self.rack, epoch, found.costs, tuple(wishes), late)
+        curves, late = self._curves(view, judge, found, deadline)
+        wishes = [
+            Wish(job.number, place, *curves.get(position, (0.0, 0.0)))
+            for position, (job, place) in enumerate(zip(view.jobs, _places(found, len(view.jobs)), strict=True))
+        ]
+        return EpochReport(self.rack, epoch, found.costs, Wishes.of(wishes), found.late or late)
+
+    def _curves(
+        self, view: View, judge: Judge, found: Found, deadline: float
+    ) -> tuple[dict[int, tuple[float, float]], bool]:
+        """By position, what it costs more to serve a job first, and last; and whether the deadline came before the end.
+
+        Of jobs that cross racks: those first on whose time the most depends, as far as CURVE_ITERATIONS last.
+        """
+        crossing = [position for position, job in enumerate(view.jobs) if job.crosses]
+        crossing.sort(key=lambda position: -view.jobs[position].weight * view.jobs[position].iterations)
+        most = judge.spent + CURVE_ITERATIONS
+        curves: dict[int, tuple[float, float]] = {}
+        for position in crossing:
+            if judge.spent >= most:
+                break
+            if time.monotonic() > deadline:
+                return curves, True
+            first, last = list(found.levels), list(found.levels)
+            first[position], last[position] = FIRST_LEVEL - 1, MOST_LEVELS
+            curves[position] = judge.cost(first) - found.cost, judge.cost(last) - found.cost
+        return curves, False
 
     def fit(self, view: View, fixed: Fixed, deadline: float) -> Fitted:
         """The levels of the jobs that were not fixed, for each candidate: each in turn where it costs the least.
@@ -85,13 +107,3 @@ def _places(found: Found, jobs: int) -> list[float]:
     for rank, position in enumerate(found.order or ()):
         places[position] = rank / max(1, jobs - 1)
     return places
-
-
-def _wish(view: View, judge: Judge, found: Found, position: int, place: float, curve: bool) -> Wish:
-    number = view.jobs[position].number
-    if not curve:
-        return Wish(number, place, 0.0, 0.0)
-    first, last = list(found.levels), list(found.levels)
-    first[position] = FIRST_LEVEL - 1
-    last[position] = MOST_LEVELS
-    return Wish(number, place, judge.cost(first) - found.cost, judge.cost(last) - found.cost)
