@@ -14,6 +14,7 @@ from rich.text import Text
 
 from harmonics_emu.emulate.protocol import Notice, Phase, Progress
 
+MOST_LINKS = 4
 PLAIN_S = 10.0
 """Between progress lines where the output is no terminal."""
 
@@ -71,6 +72,6 @@ class RunProgress:
         for job in progress.jobs:
             bar = ProgressBar(total=max(job.total, 1), completed=job.done, width=30)
             table.add_row(Text(job.name[:24]), bar, Text(f"{job.done}/{job.total}", justify="right"), Text(job.state))
-        links = "   ".join(f"{link} {use:.0%}" for link, use in progress.links if use >= 0.01)
+        links = "   ".join(f"{link} {use:.0%}" for link, use in progress.links[:MOST_LINKS] if use >= 0.01)
         head = Text.assemble((self._label, "bold"), f"  {self._phase}, {progress.time_s:.0f} s")
         return Group(head, table, Text(f"busiest links: {links or 'none'}", style="dim"))

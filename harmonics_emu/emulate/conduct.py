@@ -35,6 +35,7 @@ from workloads.launch_messages import JobFinished, Rejected
 
 TICK_S = 0.02
 PROGRESS_S = 0.5
+MOST_LINKS_TOLD = 32
 LEAD_S = 0.1
 """Between the decision to start and time zero: every rank has seen its release time by then."""
 COUNTERS_S = 3.0
@@ -301,13 +302,15 @@ class Conductor:
             self._launcher.stop_job(background_name(number))
 
     def _report(self, now: float, sampler: Sampler) -> None:
-        busiest = sorted(sampler.use.items(), key=lambda item: -item[1])[:4]
+        busiest = sorted(sampler.use.items(), key=lambda item: -item[1])[:MOST_LINKS_TOLD]
+        plans = self._decider.enforcer.in_force
         jobs = tuple(
             JobProgress(
                 run.job.name,
                 min(run.page.progress(rank).iterations for rank in range(run.job.ranks)),
                 run.job.iterations,
                 run.outcome.status if run.outcome else "running" if run.submitted else "waiting",
+                plans[run.job.name].level if run.job.name in plans else None,
             )
             for run in self._running
         )

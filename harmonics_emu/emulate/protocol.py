@@ -37,12 +37,13 @@ class Phase(msgspec.Struct, tag=True, frozen=True):
 
 
 class JobProgress(msgspec.Struct, frozen=True):
-    """Iterations that every rank of a job has finished, of how many, and how it stands."""
+    """Iterations that every rank of a job has finished, of how many, how it stands, and the band it sends in."""
 
     name: str
     done: int
     total: int
     state: str
+    level: int | None = None
 
 
 class Progress(msgspec.Struct, tag=True, frozen=True):

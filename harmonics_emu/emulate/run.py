@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from harmonics_emu.emulate.logs import Logs
+from harmonics_emu.emulate.progress_log import ProgressLog
 from harmonics_emu.emulate.protocol import Event, Finished, RunRequest, decode_event, encode_line
 from harmonics_emu.emulate.sandbox import kill_sandbox, python_command, require_root, start_sandbox
 from harmonics_emu.errors import HarmonicsError, RunFailed, UsageError
@@ -80,7 +81,14 @@ def emulate(
         isolated=dict(isolated or {}),
         placing=placing,
     )
-    finished, interrupted = _supervise(request, logs, on_event)
+    with ProgressLog(directory, owner) as log:
+
+        def tell(event: Event) -> None:
+            log.take(event)
+            on_event(event)
+
+        finished, interrupted = _supervise(request, logs, tell)
+        log.take(finished)
     if finished.error is not None:
         failure = UsageError if finished.exit_code == UsageError.exit_code else RunFailed
         raise failure(finished.error)
