@@ -35,7 +35,7 @@ from harmonics_emu.emulate.sandbox import STATE
 from harmonics_emu.emulate.worker import NICENESS
 from harmonics_emu.schedulers.harmonics.epoch import Outcome
 from harmonics_emu.schedulers.harmonics.memory import Memory
-from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View, Wish
+from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View, Wish, Wishes
 
 EPOCHS_REMEMBERED = 3
 """For so many epochs a rack that says nothing is taken to wish what it wished last."""
@@ -182,9 +182,9 @@ def shared_racks() -> Iterator[Racks]:
 def renumbered(report: EpochReport, then: Sequence[str], now: Sequence[str]) -> EpochReport:
     """An earlier report in the numbers that jobs have now; wishes of jobs that have gone are left out."""
     number = {name: place for place, name in enumerate(now)}
-    wishes = tuple(
+    wishes = [
         Wish(number[then[wish.number]], wish.place, wish.first_cost, wish.last_cost)
         for wish in report.wishes
         if then[wish.number] in number
-    )
-    return msgspec.structs.replace(report, wishes=wishes)
+    ]
+    return msgspec.structs.replace(report, wishes=Wishes.of(wishes))

@@ -19,7 +19,7 @@ from harmonics_emu.emulate.solving import Ask, Begin
 from harmonics_emu.emulate.worker import Worker
 from harmonics_emu.planning import first_snapshot
 from harmonics_emu.scenario import load_scenario
-from harmonics_emu.schedulers.harmonics.messages import EpochReport, Wish
+from harmonics_emu.schedulers.harmonics.messages import EpochReport, Wish, Wishes
 from harmonics_emu.schedulers.harmonics.plan import plan_harmonics
 from harmonics_emu.schedulers.interface import Snapshot
 
@@ -105,6 +105,6 @@ def test_without_any_rack_there_is_still_a_plan(tmp_path: Path) -> None:
 
 
 def test_an_earlier_report_is_read_with_the_numbers_of_now() -> None:
-    wishes = tuple(Wish(number, number / 2, 0.1, 0.2) for number in range(3))
+    wishes = Wishes.of([Wish(number, number / 2, 0.1, 0.2) for number in range(3)])
     found = renumbered(EpochReport(0, 4, (1.0,), wishes, False), ("a", "b", "c"), ("c", "a"))
     assert [(wish.number, wish.place) for wish in found.wishes] == [(1, 0.0), (0, 1.0)]

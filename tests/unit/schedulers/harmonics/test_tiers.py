@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from harmonics_emu.schedulers.harmonics.figures import RULES, Figures
 from harmonics_emu.schedulers.harmonics.global_coordinator import candidates_for_many, choose, merged_places, order_few
 from harmonics_emu.schedulers.harmonics.local_scheduler import LocalScheduler
-from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, JobView, View, Wish
+from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, JobView, View, Wish, Wishes
 from harmonics_emu.schedulers.harmonics.rollout import Judge
 from harmonics_emu.schedulers.harmonics.views import Problem
 from harmonics_emu.schedulers.order_levels import FIRST_LEVEL
@@ -37,6 +37,7 @@ for kind in (JobView, View, Wish, EpochReport, Fixed, Fitted):
         bool: st.booleans(),
         tuple[int, ...]: st.lists(INTS, max_size=3).map(tuple),
         tuple[float, ...]: st.lists(FLOATS, max_size=3).map(tuple),
+        Wishes: st.lists(st.builds(Wish, INTS, FLOATS, FLOATS, FLOATS), max_size=3).map(Wishes.of),
         tuple[tuple[int, ...], ...]: st.lists(st.lists(INTS, max_size=3).map(tuple), max_size=2).map(tuple),
         dict[int, float]: st.dictionaries(INTS, FLOATS, max_size=3),
         **{tuple[other, ...]: st.lists(some, max_size=2).map(tuple) for other, some in STRATEGIES.items()},
@@ -68,8 +69,18 @@ def test_messages_come_back_as_they_were(message: msgspec.Struct) -> None:
     assert msgspec.msgpack.decode(sent, type=type(message)) == message
 
 
+def test_wishes_with_a_column_that_is_too_short_are_refused() -> None:
+    whole = Wishes.of([Wish(0, 0.5, 0.0, 0.1), Wish(1, 0.2, 0.0, 0.1)])
+    for column in ("numbers", "places", "first_costs", "last_costs"):
+        with pytest.raises(ValueError, match="not of one length"):
+            msgspec.structs.replace(whole, **{column: b"12345678"})
+    sent = msgspec.msgpack.encode([b"1234567"] * 4)
+    with pytest.raises(msgspec.ValidationError, match="not of one length"):
+        msgspec.msgpack.decode(sent, type=Wishes)
+
+
 def test_infinity_comes_back() -> None:
-    report = EpochReport(3, 1, (2.0, math.inf), (Wish(0, 0.5, 0.0, math.inf),), late=True)
+    report = EpochReport(3, 1, (2.0, math.inf), Wishes.of([Wish(0, 0.5, 0.0, math.inf)]), late=True)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=EpochReport) == report
     view = msgspec.structs.replace(two_jobs().jobs[0], cap=math.inf)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(view), type=JobView) == view
@@ -111,7 +122,7 @@ def test_a_rack_without_time_reports_no_curves() -> None:
 
 def test_a_rack_without_jobs_reports_and_fits_nothing() -> None:
     for view in (View(0.0, {}, ()), background_alone()):
-        assert LocalScheduler(2).propose(1, view, math.inf).wishes == ()
+        assert LocalScheduler(2).propose(1, view, math.inf).wishes == Wishes.of([])
         fitted = LocalScheduler(2).fit(view, Fixed(1, (0, 1), ((1, 2), (4, 4))), math.inf)
         assert fitted == Fitted(2, 1, (0.0, 0.0), (), ((), ()))
 
@@ -161,7 +172,7 @@ def figures(count: int, **changes: Any) -> Figures:
 
 
 def report(rack: int, *wishes: Wish, costs: tuple[float, ...] = (1.0,) * (1 + len(RULES))) -> EpochReport:
-    return EpochReport(rack, 0, costs, wishes, late=False)
+    return EpochReport(rack, 0, costs, Wishes.of(wishes), late=False)
 
 
 def test_who_has_more_at_stake_is_heard_more() -> None:
