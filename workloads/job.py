@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from topologies.shaping import DEFAULT_LEVEL, LEVELS
 
-__all__ = ["DEFAULT_LEVEL", "LEVELS", "Background", "Job", "LinkEvent"]
+__all__ = ["DEFAULT_LEVEL", "LEVELS", "Background", "Event", "Job", "LinkEvent", "RankEvent", "RestartEvent"]
 
 
 @dataclass(frozen=True)
@@ -79,3 +79,30 @@ class LinkEvent:
     link: str
     action: str
     rate_bps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RankEvent:
+    """At `at_s` after time zero something befalls ranks of a job.
+
+    action: 'stop' and 'continue' are SIGSTOP and SIGCONT, 'kill' is SIGKILL; 'slow': from their next iteration on the
+    ranks compute `factor` times as long as planned (1 for no longer).
+    """
+
+    at_s: float
+    job: str
+    action: str
+    ranks: tuple[int, ...]
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RestartEvent:
+    """At `at_s` after time zero a daemon of the emulator is killed, to be started again: 'controller' or 'switches'."""
+
+    at_s: float
+    daemon: str
+
+
+Event = LinkEvent | RankEvent
+"""What may happen in a simulation too, of ranks only that they are slow."""

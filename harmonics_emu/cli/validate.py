@@ -115,7 +115,7 @@ def _summary(scenario: Scenario) -> dict[str, Any]:
         ],
         "not_emulated": _not_emulated(scenario),
         "background": len(scenario.background()),
-        "events": len(scenario.events()),
+        "events": len(scenario.file.events),
     }
 
 

@@ -6,13 +6,13 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harmonics_emu.emulate.capacity import require_capacity
 from harmonics_emu.emulate.capture import Captures
 from harmonics_emu.emulate.decisions import Active, Decider
 from harmonics_emu.emulate.enforcement import Enforcer
-from harmonics_emu.emulate.faults import apply_link_event
+from harmonics_emu.emulate.faults import apply_link_event, apply_rank_event, kill_daemon
 from harmonics_emu.emulate.gates import GateKeeper, gates_opened
 from harmonics_emu.emulate.guard import Guard, is_guarded
 from harmonics_emu.emulate.job_queues import JobQueues
@@ -29,9 +29,9 @@ from harmonics_emu.records import JobOutcome
 from harmonics_emu.scenario import Scenario
 from harmonics_emu.schedulers.options import epoch_option
 from workloads.collectives import job_transfers
-from workloads.job import Job, LinkEvent
+from workloads.job import Job, LinkEvent, RankEvent, RestartEvent
 from workloads.job_page import JobPage, State
-from workloads.launch_messages import JobFinished, Rejected
+from workloads.launch_messages import JobFinished, JobStarted, RankExited, Rejected
 
 TICK_S = 0.02
 PROGRESS_S = 0.5
@@ -44,10 +44,11 @@ COUNTERS_S = 3.0
 
 @dataclass
 class _Running:
-    """A job whose ranks have been forked."""
+    """A job whose ranks have been forked. pids: process ids of those that live, by rank."""
 
     job: Job
     page: JobPage
+    pids: dict[int, int] = field(default_factory=dict)
     submitted: bool = False
     outcome: JobOutcome | None = None
     last_done: int = 0
@@ -73,7 +74,8 @@ class Conductor:
     ) -> None:
         self._testbed, self._launcher, self._settings = testbed, launcher, settings
         self._say, self._stop = say, stop
-        self._events = sorted(scenario.events(), key=lambda event: event.at_s)
+        events: list[LinkEvent | RankEvent | RestartEvent] = [*scenario.events(), *scenario.rank_events()]
+        self._events = sorted([*events, *scenario.restarts()], key=lambda event: event.at_s)
         self._background = scenario.background()
         self._captures = captures
         epoch_s = epoch_option(scenario.policy_options)
@@ -229,11 +231,19 @@ class Conductor:
             timeout_s = 0.0
             if isinstance(reply, JobFinished):
                 ended |= self._finish(reply.job, reply.status, reply.error, reply.tail)
+            elif isinstance(reply, JobStarted):
+                self._pids_of(reply.job).update(enumerate(reply.pids))
+            elif isinstance(reply, RankExited):
+                self._pids_of(reply.job).pop(reply.rank, None)
             elif isinstance(reply, Rejected):
                 if reply.job is None:
                     raise RunFailed(f"the rank launcher did not understand: {reply.error}")
                 ended |= self._finish(reply.job, "failed", reply.error, ())
         return ended
+
+    def _pids_of(self, name: str) -> dict[int, int]:
+        """Of a job's living ranks; background flows, which are no jobs, have none on record."""
+        return next((run.pids for run in self._running if run.job.name == name), {})
 
     def _finish(self, name: str, status: str, error: str | None, tail: Sequence[str]) -> bool:
         for run in self._running:
@@ -271,11 +281,30 @@ class Conductor:
 
     def _apply_due_events(self, now: float) -> None:
         while self._events and self._events[0].at_s <= now:
-            event: LinkEvent = self._events.pop(0)
-            change = apply_link_event(self._testbed.fabric, event)
-            down = (self._decider.enforcer.links_down - change.restored) | change.lost
-            self._decider.links_changed(down, f"{event.link} {event.action}")
-            self._say(Notice(f"{event.link} {event.action} at {now:.1f} s"))
+            event = self._events.pop(0)
+            if isinstance(event, RankEvent):
+                what = self._befall(event)
+            elif isinstance(event, RestartEvent):
+                kill_daemon(self._testbed, event)
+                what = f"{event.daemon} killed"
+            else:
+                what = self._change_link(event)
+            self._say(Notice(f"{what} at {now:.1f} s"))
+
+    def _change_link(self, event: LinkEvent) -> str:
+        change = apply_link_event(self._testbed.fabric, event)
+        down = (self._decider.enforcer.links_down - change.restored) | change.lost
+        what = f"{event.link} {event.action}"
+        self._decider.links_changed(down, what)
+        return what
+
+    def _befall(self, event: RankEvent) -> str:
+        """The control plane is not told: it finds out, as it would of a machine's fault."""
+        run = next(run for run in self._running if run.job.name == event.job)
+        happened = apply_rank_event(run.page, run.pids, event)
+        ranks = ", ".join(map(str, event.ranks))
+        action = f"{event.action} x{event.factor:g}" if event.action == "slow" else event.action
+        return f"{action} of job {event.job!r}, rank {ranks}" + ("" if happened else " (it had ended before)")
 
     def _end_what_hangs(self, now: float) -> None:
         for run in self._running:

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from harmonics_emu.scenario.event_checks import check_events
 from harmonics_emu.scenario.placement import NoRoom, Placer, placement_draw
-from harmonics_emu.scenario.problems import MAX_SHOWN, Location, did_you_mean, shown
+from harmonics_emu.scenario.problems import MAX_SHOWN, Complaint, Location, did_you_mean, shown
 from harmonics_emu.scenario.schema import CommandSection, JobSection, ModelSection, ScenarioFile
 from topologies.fabric import Fabric
 from workloads.collectives import PARAMETER_SERVER, PIPELINE, RING_ALL_REDUCE, STAGE_ALL_REDUCE, rank_transfers
@@ -23,15 +24,6 @@ MAX_BUCKETS = 20_000
 ACTIVATIONS_SENT = BETWEEN_COMPUTE | {PIPELINED}
 GRADIENTS_SENT = COLLECTIVE_OF.keys() - ACTIVATIONS_SENT
 NOT_OVERLAPPED = ACTIVATIONS_SENT | {FSDP}
-
-
-@dataclass(frozen=True, slots=True)
-class Complaint:
-    """Something wrong at a location of the file."""
-
-    location: Location
-    what: str
-    hint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +55,8 @@ def check(sections: ScenarioFile) -> Checked:
         hosts = _place_jobs(sections, names, complaints)
         complaints.extend(_check_collectives(sections, fabric, hosts))
         complaints.extend(_check_traffic(sections, names))
+        ranks = [len(own) for own in hosts]
+        complaints.extend(check_events(sections.events or (), sections.jobs or (), ranks, names.check_link))
     return Checked(tuple(complaints), fabric, hosts)
 
 
@@ -348,7 +342,7 @@ class _Listed:
 
 
 def _check_traffic(sections: ScenarioFile, names: _Names) -> Iterator[Complaint]:
-    """Background flows, captures and events must name what the fabric has."""
+    """Background flows and captures must name what the fabric has."""
     for index, flow in enumerate(sections.background or ()):
         if flow is not None:
             at: Location = ("background", index)
@@ -358,12 +352,3 @@ def _check_traffic(sections: ScenarioFile, names: _Names) -> Iterator[Complaint]
                 yield Complaint((*at, "to"), "is the host that sends", "name another host")
     for index, link in enumerate(sections.capture or ()):
         yield from names.check_link(("capture", index), link)
-    for index, event in enumerate(sections.events or ()):
-        if event is not None:
-            at = ("events", index)
-            yield from names.check_link((*at, "link"), event.link)
-            has_rate = "rate" in event.model_fields_set
-            if event.action == "rate" and not has_rate:
-                yield Complaint((*at, "rate"), "missing", "give the link's new rate, as rate: 50Mbit")
-            elif event.action in {"down", "up"} and has_rate:
-                yield Complaint((*at, "rate"), f"not for action {event.action}", "remove it, or write action: rate")

@@ -34,6 +34,15 @@ class Problem:
         return f"{source}:{self.line}:{self.column}: {path}{self.what}{hint}"
 
 
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """Something wrong at a location of the file."""
+
+    location: Location
+    what: str
+    hint: str | None = None
+
+
 class ScenarioError(UsageError):
     """A scenario that can't be used. `problems` holds every mistake found in it, empty if there is no file to read."""
 

@@ -20,7 +20,7 @@ from harmonics_emu.scenario.schema import MAX_SEED, CommandSection, JobSection, 
 from harmonics_emu.scenario.waiting import Request, WaitingRoom
 from harmonics_emu.schedulers.registry import find_policy
 from topologies.fabric import Fabric
-from workloads.job import Background, Job, LinkEvent
+from workloads.job import Background, Job, LinkEvent, RankEvent, RestartEvent
 from workloads.models import Model
 from workloads.parallelism import BETWEEN_COMPUTE, COLLECTIVE_OF, FSDP, PIPELINED, layer_buckets
 
@@ -141,7 +141,29 @@ class Scenario:
 
     def events(self) -> tuple[LinkEvent, ...]:
         """Link events in the order of their times."""
-        events = (LinkEvent(event.at, event.link, event.action, event.rate) for event in self.file.events)
+        events = (
+            LinkEvent(event.at, event.link, event.action, event.rate)
+            for event in self.file.events
+            if event.link is not None
+        )
+        return tuple(sorted(events, key=lambda event: event.at_s))
+
+    def rank_events(self) -> tuple[RankEvent, ...]:
+        """What befalls ranks, in the order of times. Ranks that are slow for some time are so from one to another."""
+        events: list[RankEvent] = []
+        ranks = {job.name: tuple(range(job.ranks)) for job in self.jobs()}
+        for event in self.file.events:
+            if event.job is None:
+                continue
+            whose = ranks[event.job] if event.rank is None else (event.rank,)
+            events.append(RankEvent(event.at, event.job, event.action, whose, event.factor or 1.0))
+            if event.lasts is not None:
+                events.append(RankEvent(event.at + event.lasts, event.job, event.action, whose))
+        return tuple(sorted(events, key=lambda event: event.at_s))
+
+    def restarts(self) -> tuple[RestartEvent, ...]:
+        """Restarts of daemons in the order of their times."""
+        events = (RestartEvent(event.at, event.daemon) for event in self.file.events if event.daemon is not None)
         return tuple(sorted(events, key=lambda event: event.at_s))
 
     def with_policy(self, policy: str) -> Scenario:

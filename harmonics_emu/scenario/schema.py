@@ -192,15 +192,27 @@ class BackgroundSection(Section):
 
 
 class EventSection(Section):
-    """Something that happens to a link during the run."""
+    """Something that happens during the run: to a link, to ranks of a job, or to a daemon of the emulator."""
 
     at: Time
     """When, after time zero."""
-    link: StrictStr
+    action: Literal["down", "up", "rate", "slow", "stop", "continue", "kill", "restart"]
+    """down, up, rate: of a link. slow: ranks compute longer. stop, continue, kill: ranks get that signal (emulator
+    only). restart: a daemon is killed, and started again (emulator only)."""
+    link: StrictStr | None = None
     """A cable (leaf0-spine0), or one direction of it (leaf0>spine0)."""
-    action: Literal["down", "up", "rate"]
     rate: Rate | None = None
     """For action rate: the link's new rate (emulated)."""
+    job: StrictStr | None = None
+    """For slow, stop, continue and kill: whose ranks."""
+    rank: Annotated[StrictInt, Field(ge=0)] | None = None
+    """Which of the job's ranks, from 0; all where it is left out."""
+    factor: Annotated[StrictFloat, Field(ge=1, le=1000)] | None = None
+    """For slow: how many times as long they compute."""
+    lasts: Annotated[PositiveTime | None, Field(alias="for")] = None
+    """For slow: for how long; to the end where it is left out."""
+    daemon: Literal["controller", "switches"] | None = None
+    """For restart: switches are Open vSwitch's daemon, which runs all of them."""
 
 
 class ScenarioFile(Section):

@@ -40,7 +40,7 @@ from harmonics_emu.simulate.network import Network
 from harmonics_emu.simulate.stalls import explain_stall
 from harmonics_emu.simulate.state import check_inputs, new_jobs
 from topologies.fabric import Fabric
-from workloads.job import Background, Job, LinkEvent
+from workloads.job import Background, Event, Job, LinkEvent, RankEvent
 
 if TYPE_CHECKING:  # scenario reaches this module
     from harmonics_emu.scenario.waiting import WaitingRoom
@@ -78,7 +78,7 @@ def simulate(
     policy: Policy = fair,
     seed: int = 0,
     background: Sequence[Background] = (),
-    events: Sequence[LinkEvent] = (),
+    events: Sequence[Event] = (),
     options: Options | None = None,
     room: WaitingRoom | None = None,
 ) -> Records:
@@ -103,7 +103,7 @@ class Simulation:
         policy: Policy,
         seed: int,
         background: Sequence[Background],
-        events: Sequence[LinkEvent],
+        events: Sequence[Event],
         options: Options,
         room: WaitingRoom | None = None,
     ) -> None:
@@ -121,7 +121,10 @@ class Simulation:
             else waiting_entities(jobs, background)
         )
         self._network = Network(fabric, seed, entities)
-        self._changes = deque(sorted(events, key=lambda event: event.at_s))
+        in_order = sorted(events, key=lambda event: event.at_s)
+        self._changes = deque(event for event in in_order if isinstance(event, LinkEvent))
+        self._slowings = deque(event for event in in_order if isinstance(event, RankEvent))
+        self._slowed = {job.name: [1.0] * job.ranks for job in jobs}
         self._arrivals = deque(sorted(range(len(jobs)), key=lambda index: jobs[index].start_s))
         self._jitter = {i: SlowestRank(job, seed) for i, job in enumerate(jobs) if job.compute_cv > 0}
         weight = policy.weight if isinstance(policy, WeightedPolicy) else None
@@ -179,6 +182,7 @@ class Simulation:
             while self._counters.due_s <= now:
                 self._counters.take(self._counters.due_s, self._bytes_carried(now))
             changed = self._take_changes(now)
+            self._slow_down(now)
             arriving = self._take_arrivals(now)
             if self._room is not None:
                 arriving = self._begin_waiting(self._room, arriving, now)
@@ -193,9 +197,9 @@ class Simulation:
         return self._records()
 
     def _next_outside(self) -> float:
-        """When the next job arrives or link changes; infinity if none does."""
+        """When the next job arrives, link changes or ranks become slower or quicker; infinity if none does."""
         arrival = self._specs[self._arrivals[0]].start_s if self._arrivals else np.inf
-        return min(arrival, self._changes[0].at_s if self._changes else np.inf)
+        return min(arrival, *(due[0].at_s for due in (self._changes, self._slowings) if due), np.inf)
 
     def _take_changes(self, now: float) -> bool:
         taken = False
@@ -203,6 +207,18 @@ class Simulation:
             self._network.apply(self._changes.popleft())
             taken = True
         return taken
+
+    def _slow_down(self, now: float) -> None:
+        """Let jobs compute as long as their slowest rank from their next iteration on. No policy is told.
+
+        With compute jitter the slowest draw is taken to be the slow rank's.
+        """
+        while self._slowings and self._slowings[0].at_s <= now:
+            event = self._slowings.popleft()
+            index = next(index for index, job in enumerate(self._specs) if job.name == event.job)
+            for rank in event.ranks:
+                self._slowed[event.job][rank] = event.factor
+            self._jobs.compute[index] = self._specs[index].compute_s * max(self._slowed[event.job])
 
     def _take_arrivals(self, now: float) -> list[int]:
         arriving = []

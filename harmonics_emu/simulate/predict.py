@@ -15,7 +15,7 @@ from harmonics_emu.schedulers.interface import FunctionPolicy, JobPlan, Plan, Po
 from harmonics_emu.simulate.engine import Options, simulate
 from harmonics_emu.simulate.state import check_inputs
 from topologies.fabric import Fabric
-from workloads.job import Background, Job, LinkEvent
+from workloads.job import Background, Event, Job
 
 
 class Means(NamedTuple):
@@ -60,7 +60,7 @@ def predict(
     policy: Policy = fair,
     seed: int = 0,
     background: Sequence[Background] = (),
-    events: Sequence[LinkEvent] = (),
+    events: Sequence[Event] = (),
     options: Options | None = None,
 ) -> Mapping[str, Means]:
     """Means of each job beside the others: the arguments are those of `simulate`. RunFailed if a job stalls."""

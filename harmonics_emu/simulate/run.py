@@ -44,6 +44,10 @@ def simulate_scenario(
     for job in jobs:
         if job.command:
             raise UsageError(f"job {job.name} runs a command, of which the simulator knows nothing: emulate it")
+    for restart in scenario.restarts():
+        raise UsageError(
+            f"the event at {restart.at_s:g} s restarts the {restart.daemon}, which the simulator has not; emulate it"
+        )
     options = engine_options(scenario)
     known = dict(isolated or {})
     moved_from = {} if placing is None else placing.moved_from
@@ -57,7 +61,7 @@ def simulate_scenario(
         find_policy(scenario.policy),
         scenario.seed,
         scenario.background(),
-        scenario.events(),
+        (*scenario.events(), *scenario.rank_events()),
         options,
         scenario.waiting_room([known[job.name].training_s or 0.0 for job in jobs]),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from harmonics_emu.simulate.kernel.loop import ABSENT, Jobs
 from harmonics_emu.simulate.kernel.sharing import Flags, Floats, Ints
 from harmonics_emu.simulate.network import links_of
 from topologies.fabric import Fabric
-from workloads.job import Background, Job, LinkEvent
+from workloads.job import Background, Event, Job, LinkEvent, RankEvent
 from workloads.pacing import ready_fractions
 
 DRAWN = 256
@@ -40,7 +40,7 @@ class _Bucket(NamedTuple):
 
 
 def check_inputs(
-    fabric: Fabric, jobs: Sequence[Job], background: Sequence[Background], events: Sequence[LinkEvent]
+    fabric: Fabric, jobs: Sequence[Job], background: Sequence[Background], events: Sequence[Event]
 ) -> None:
     """UsageError for the first thing that can't be simulated, naming the job or flow and what is wrong."""
     if not jobs:
@@ -57,14 +57,28 @@ def check_inputs(
             raise UsageError(f"background from {flow.src} to {flow.dst}: it needs two different hosts of the fabric")
         if not 0 < flow.rate_bps < math.inf:
             raise UsageError(f"background from {flow.src} to {flow.dst}: its rate must be above zero")
+    ranks = {job.name: job.ranks for job in jobs}
     for event in events:
-        links_of(event, fabric)
+        if isinstance(event, LinkEvent):
+            links_of(event, fabric)
+        else:
+            _check_rank_event(event, ranks)
     total = sum(job.iterations for job in jobs)
     if total > MAX_ROWS:
         raise UsageError(
             f"the jobs have {total:,} iterations in all, but one simulation records at most {MAX_ROWS:,}; "
             "lower `iterations` (a periodic schedule repeats itself long before)"
         )
+
+
+def _check_rank_event(event: RankEvent, ranks: Mapping[str, int]) -> None:
+    where = f"event {event.action} of job {event.job} at {event.at_s:g} s"
+    if event.action != "slow":
+        raise UsageError(f"{where}: the simulator has no processes that could get a signal; emulate it")
+    if event.job not in ranks or not all(0 <= rank < ranks[event.job] for rank in event.ranks):
+        raise UsageError(f"{where}: there are no such ranks")
+    if not (0 <= event.at_s < math.inf and 1 <= event.factor < math.inf):
+        raise UsageError(f"{where}: its time must be zero or more, its factor 1 or more, and both finite")
 
 
 def _problem(job: Job, fabric: Fabric) -> str | None:

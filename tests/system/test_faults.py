@@ -171,6 +171,45 @@ def test_a_policys_paths_leave_a_link_that_goes_down_and_come_back(tmp_path: Pat
     assert max(longest_pause_s(out, "one"), longest_pause_s(out, "two")) < 2.0 + STILL_S
 
 
+def test_faults_that_the_scenario_asks_for(tmp_path: Path) -> None:
+    scenario = tmp_path / "faults.yaml"
+    scenario.write_text(
+        SMALL.format(name="faults", iterations=80).replace("hosts_per_rack: 2", "hosts_per_rack: 3")
+        + "  - {name: three, gradients: 200kB, workers: 2, compute: {iteration: 20ms}, iterations: 80}\n"
+        + "events:\n"
+        + "  - {at: 1s, job: one, rank: 1, action: slow, factor: 3, for: 1s}\n"
+        + "  - {at: 500ms, job: three, rank: 1, action: kill}\n"
+        + "  - {at: 2500ms, job: two, action: stop}\n"
+        + "  - {at: 3300ms, job: two, action: continue}\n"
+        + "  - {at: 4s, daemon: controller, action: restart}\n"
+        + "  - {at: 5s, daemon: switches, action: restart}\n"
+    )
+    out = tmp_path / "run"
+    done = harmonics("run", str(scenario), "--policy", "crux:epoch=500ms", "--out", str(out), timeout_s=90)
+    assert done.returncode == 1, done.stderr
+    result = json.loads((out / "result.json").read_text())
+    one, two, three = result["jobs"]
+    assert (one["status"], two["status"]) == ("done", "done")
+    assert three["status"] == "failed"
+    assert three["error"].startswith("rank 1 was killed by SIGKILL")
+    with (out / "iterations.csv").open() as source:
+        rows = [row for row in csv.DictReader(source) if row["job"] == "one" and row["rank"] == "1"]
+    slow = [float(row["compute_s"]) for row in rows if 1.2 < float(row["start_s"]) < 1.9]
+    later = [float(row["compute_s"]) for row in rows if 2.3 < float(row["start_s"]) < 3.9]
+    assert min(slow) > 0.055
+    assert sorted(later)[len(later) // 2] < 0.03
+    assert longest_pause_s(out, "two") > 0.75
+    reasons = " ".join(result["fidelity"]["reasons"])
+    assert "the controller died 4." in reasons
+    assert "ovs-vswitchd died 5." in reasons
+    for said in (
+        "slow x3 of job 'one', rank 1 at 1.",
+        "stop of job 'two', rank 0, 1 at 2.",
+        "switches killed at 5.",
+    ):
+        assert said in done.stderr
+
+
 def test_harmonics_goes_on_without_a_local_scheduler_and_without_its_coordinator(scenario: str, tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = start("run", scenario, "--policy", "harmonics:epoch=300ms", "--out", str(out))

@@ -505,9 +505,33 @@ WRONG = {
         """
         6:8: events[0].at: 10 has no unit; hint: write a time with its unit, as 75ms or 2s
         6:18: events[0].link: the fabric has no link 'leaf2-spine0'; hint: did you mean 'leaf1-spine0'?
-        6:40: events[0].action: must be down or up or rate, not 'cut'; hint: there are: down, up, rate
+        6:40: events[0].action: must be down or up or rate or slow or stop or continue or kill or restart, not 'cut'; hint: there are: down, up, rate, slow, stop, continue, kill, restart
         7:3: events[1].rate: missing; hint: give the link's new rate, as rate: 50Mbit
         8:50: events[2].rate: not for action up; hint: remove it, or write action: rate
+        """,
+    ),
+    "events of ranks": (
+        f"{GOOD}- {{name: sweep, program: allreduce, sizes: [1MB], workers: 2, iterations: 9}}\nevents:\n- {{at: 1s, job: b, action: kill}}\n- {{at: 1s, job: a, rank: 2, action: stop}}\n- {{at: 1s, job: a, action: slow}}\n- {{at: 1s, job: a, rank: 0, action: slow, factor: 0.5}}\n- {{at: 1s, job: sweep, action: slow, factor: 3}}\n- {{at: 1s, action: continue}}\n- {{at: 1s, job: a, rank: -1, action: kill, for: 2s}}\n",
+        """
+        7:17: events[0].job: there is no job 'b'; hint: there are: a, sweep
+        8:26: events[1].rank: job 'a' has no rank 2; hint: its ranks are 0 to 1
+        9:3: events[2].factor: missing; hint: say how many times as long it computes, as factor: 3
+        10:3: events[3]: events[2] slows that rank down at the same time; hint: let one end (for: 10s) before the other begins
+        10:51: events[3].factor: must be at least 1, not 0.5
+        11:17: events[4].job: job 'sweep' has no compute time that could grow; hint: name a job whose program trains, or stop and continue its ranks
+        12:3: events[5].job: missing; hint: say whose ranks, as job: vision
+        13:26: events[6].rank: must be at least 0, not -1
+        13:49: events[6].for: not for action kill; hint: remove it, or write action: slow
+        """,
+    ),
+    "events of other kinds": (
+        f"{GOOD}events:\n- {{at: 1s, link: leaf0-spine0, action: restart}}\n- {{at: 1s, daemon: switch, action: restart}}\n- {{at: 1s, action: down}}\n- {{at: 1s, job: a, action: slow, factor: 2, for: 5s}}\n- {{at: 5s, job: a, rank: 1, action: slow, factor: 2}}\n- {{at: 6s, job: a, rank: 0, action: slow, factor: 2}}\n",
+        """
+        6:3: events[0].daemon: missing; hint: say which, as daemon: controller
+        6:18: events[0].link: not for action restart; hint: remove it, or write action: down or up or rate
+        7:20: events[1].daemon: must be controller or switches, not 'switch'; hint: did you mean 'switches'?
+        8:3: events[2].link: missing; hint: say which, as link: leaf0-spine0
+        10:3: events[4]: events[3] slows that rank down at the same time; hint: let one end (for: 10s) before the other begins
         """,
     ),
     "no jobs": (

@@ -15,7 +15,7 @@ from harmonics_emu.errors import UsageError
 from harmonics_emu.scenario import Scenario, ScenarioError, load_scenario, parse_scenario
 from harmonics_emu.scenario.estimate import estimate_alone
 from topologies.rack_spine import rack_spine
-from workloads.job import Background, LinkEvent
+from workloads.job import Background, LinkEvent, RankEvent, RestartEvent
 from workloads.models import find_model
 
 EXAMPLE = """
@@ -52,7 +52,26 @@ def test_the_format_that_the_documentation_shows() -> None:
     assert (loaded.policy, loaded.policy_options) == ("harmonics", {"epoch": "2s"})
     assert loaded.background() == (Background("r0h0", "r1h3", 50_000_000),)
     assert loaded.events() == (LinkEvent(10.0, "leaf0-spine0", "down"), LinkEvent(14.0, "leaf0-spine0", "up"))
+    assert (loaded.rank_events(), loaded.restarts()) == ((), ())
     assert (loaded.scale, loaded.seed, loaded.capture) == (Fraction(1, 100), 0, ("leaf0-spine0",))
+
+
+def test_events_of_ranks_and_daemons() -> None:
+    events = [
+        {"at": "9s", "action": "restart", "daemon": "switches"},
+        {"at": "3s", "action": "slow", "job": "a", "factor": 3, "for": "10s"},
+        {"at": "4s", "action": "stop", "job": "a", "rank": 1},
+        {"at": "1s", "action": "down", "link": "leaf0-leaf1"},
+    ]
+    loaded = scenario(events=events)
+    assert [event.action for event in loaded.events()] == ["down"]
+    assert loaded.rank_events() == (
+        RankEvent(3.0, "a", "slow", (0, 1), 3.0),
+        RankEvent(4.0, "a", "stop", (1,)),
+        RankEvent(13.0, "a", "slow", (0, 1), 1.0),
+    )
+    assert loaded.restarts() == (RestartEvent(9.0, "switches"),)
+    assert parse_scenario(loaded.resolved_yaml().encode(), "resolved.yaml") == loaded
 
 
 def test_bytes_shrink_by_the_scale_bucket_by_bucket() -> None:

@@ -27,7 +27,7 @@ from tests.unit.simulate.cases import (
     watching,
 )
 from topologies.rack_spine import rack_spine
-from workloads.job import Background, LinkEvent
+from workloads.job import Background, Event, LinkEvent, RankEvent
 
 
 def test_a_job_alone_computes_then_sends() -> None:
@@ -229,6 +229,24 @@ def test_a_link_with_another_rate() -> None:
     assert iteration_s(simulate(fabric(), [job()], events=events))[:2] == pytest.approx([3.5, 5.0])
 
 
+def test_a_straggler_holds_its_job_up_and_the_policy_learns_of_it_from_what_is_measured() -> None:
+    """1 s of compute and 1 s of sending; from 1.5 to 7 s rank 1 computes three times as long, from its next one on."""
+    seen: list[Snapshot] = []
+    events = [RankEvent(1.5, "job0", "slow", (1,), 3.0), RankEvent(7.0, "job0", "slow", (1,), 1.0)]
+    records = simulate(fabric(), [job(iterations=5)], watching(seen), events=events, options=Options(epoch_s=4.0))
+    assert iteration_s(records) == pytest.approx([2, 4, 4, 2, 2])
+    assert records.iterations["job0"]["compute_s"].tolist() == pytest.approx([1, 3, 3, 1, 1])
+    assert [snapshot.time_s for snapshot in seen] == pytest.approx([0, 4, 8, 12])
+    assert [snapshot.jobs[0].compute_s for snapshot in seen] == pytest.approx([1, 1, 3, 2])
+
+
+def test_ranks_of_one_job_are_slow_each_for_itself_and_other_jobs_are_not() -> None:
+    events = [RankEvent(0.0, "job0", "slow", (0,), 2.0), RankEvent(0.0, "job0", "slow", (1,), 4.0)]
+    records = simulate(fabric(), [job(iterations=1), job(1, start_s=10.0, iterations=1)], events=events)
+    assert iteration_s(records) == pytest.approx([5])
+    assert iteration_s(records, "job1") == pytest.approx([2])
+
+
 def test_a_dead_end_is_named_and_ends_the_run() -> None:
     events = [LinkEvent(1.5, "leaf0>spine0", "down")]
     near = job(1, hosts=("r0h1", "r0h2"), compute_s=3.0)
@@ -354,10 +372,14 @@ def test_no_jobs_two_of_a_name_and_hosts_without_a_path() -> None:
         (LinkEvent(1.0, "leaf0-spine0", "explode"), "none of down, up, rate"),
         (LinkEvent(1.0, "leaf0-spine0", "rate"), "a rate above zero"),
         (LinkEvent(1.0, "leaf0-spine0", "rate", 0), "a rate above zero"),
+        (RankEvent(1.0, "job0", "kill", (0,)), "no processes that could get a signal"),
+        (RankEvent(1.0, "job0", "slow", (2,), 2.0), "no such ranks"),
+        (RankEvent(1.0, "job7", "slow", (0,), 2.0), "no such ranks"),
+        (RankEvent(1.0, "job0", "slow", (0,), 0.5), "its factor 1 or more"),
     ],
 )
-def test_events_that_can_not_happen(event: LinkEvent, complaint: str) -> None:
-    with pytest.raises(UsageError, match="event on") as raised:
+def test_events_that_can_not_happen(event: Event, complaint: str) -> None:
+    with pytest.raises(UsageError, match="^event ") as raised:
         simulate(fabric(), [job()], events=[event])
     assert complaint in str(raised.value)
 
