@@ -1,8 +1,9 @@
 """Has the policy decide whenever it is time, without waiting for it, and keeps the record of what came of it.
 
-A plan is made at time zero, at each `epoch` of the policy's options, when a job or a link comes or goes, and when a job
-has drifted off its gates. It is asked for in one tick of the supervisor and put into force in a later one. Until then,
-and if the solver dies or stays silent, the plan before goes on; paths leave links that are down at once, without it.
+A plan is made at time zero, at each `epoch` of the policy's options, when a job or a link comes or goes, when jobs that
+were known by the scenario's figures have been measured, and when a job has drifted off its gates. It is asked for in
+one tick of the supervisor and put into force in a later one. Until then, and if the solver dies or stays silent, the
+plan before goes on; paths leave links that are down at once, without it.
 A guard (see `guard`) may have fair sharing take its place for a while.
 """
 
@@ -16,7 +17,7 @@ from typing import Any
 from harmonics_emu.emulate.enforcement import Enforcer
 from harmonics_emu.emulate.gates import GateKeeper
 from harmonics_emu.emulate.guard import Guard
-from harmonics_emu.emulate.observer import Observer, Position, position
+from harmonics_emu.emulate.observer import LATEST, Observer, Position, position
 from harmonics_emu.emulate.solving import Answer, Forecast, Heard, Planner, Refused
 from harmonics_emu.emulate.wire import WireError
 from harmonics_emu.emulate.worker import WorkerLost
@@ -45,6 +46,9 @@ RETRY_S = 0.5
 MOST_LOSSES = 5
 """Solvers lost in a row, after which none is started any more and jobs go on with the plan they have."""
 TICK_S = 0.2
+LOOK_S = 0.5
+"""How often, at most, jobs that nobody has measured yet are looked at."""
+MEASURED = "jobs were measured"
 FAIR = "fair"
 """The policy of the plan that a guard puts in another one's place: it says nothing."""
 RETRY = "the policy is tried again"
@@ -92,6 +96,7 @@ class Decider:
         self._not_before = 0.0
         self._zero_ns = 0
         self._starts: Plan | None = None
+        self._next_look_s = 0.0
 
     def ask_first(self, jobs: Sequence[Job]) -> None:
         """Ask for the plan of these jobs at time zero; `await_first` takes it."""
@@ -172,6 +177,8 @@ class Decider:
         pause_s = max(DRIFT_PAUSE_S, DRIFT_PAUSE_SOLVES * self.decisions[-1].solve_s) if self.decisions else 0.0
         if self._wanted is None and now - self._asked_s > pause_s and (late := self._drifted(active)):
             self._wanted = f"drift of {late}"
+        if self._wanted is None and now - self._asked_s > pause_s and self._measured_since(now, active):
+            self._wanted = MEASURED
         if self.guard is not None and self.guard.held:
             self._wanted = RETRY if self.guard.may_retry(now) else None
         if self._wanted is None or self.solver.asked or not active or self._losses > MOST_LOSSES:
@@ -222,6 +229,17 @@ class Decider:
     def _state(self, job: Job, place: Position, now: float) -> JobState:
         plan = self.enforcer.in_force.get(job.name)
         return self.observer.state(job, place, now, self._router, plan.paths if plan else {})
+
+    def _measured_since(self, now: float, active: Sequence[Active]) -> bool:
+        """Whether figures have taken the place of the scenario's since the last plan, of all jobs: looked at rarely."""
+        if not self.decisions or now < self._next_look_s:
+            return False
+        self._next_look_s = now + LOOK_S
+        known = self.decisions[-1].known.get("jobs", {})
+        if all(known.get(each.job.name, {}).get("communication_s") is not None for each in active):
+            return False
+        self.observer.read()
+        return all(len(self.observer.histories[each.job.name].latest) == LATEST for each in active)
 
     def _drifted(self, active: Sequence[Active]) -> str | None:
         """A job whose last collective began far behind its gate."""

@@ -24,6 +24,8 @@ class JobState:
     transfers: bytes of one iteration between host pairs. compute_s and communication_s: seconds of one iteration,
     measured where the job has run, else the scenario's figures; communication_s is None until known.
     iterations_done: finished iterations. next_start_s: when its next iteration can begin (absolute, time zero = 0).
+    jitter_s: by how much an iteration alone differs from the last one for no reason that `job` states, as a standard
+    deviation; 0 where nothing is known of that.
     """
 
     job: Job
@@ -32,6 +34,7 @@ class JobState:
     communication_s: float | None = None
     iterations_done: int = 0
     next_start_s: float = 0.0
+    jitter_s: float = 0.0
 
 
 @dataclass(frozen=True)

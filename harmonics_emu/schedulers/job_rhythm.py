@@ -76,7 +76,8 @@ def rhythms(snapshot: Snapshot, capacity: Mapping[str, float]) -> dict[str, Rhyt
         first = sending[0][0]
         found[state.job.name] = Rhythm(
             state=state,
-            period_s=max(compute_s, sending[-1][1]) * (1 + JITTER_SLACK if state.job.compute_cv > 0 else 1),
+            period_s=max(compute_s, sending[-1][1])
+            * (1 + JITTER_SLACK if state.job.compute_cv > 0 or state.jitter_s > 0 else 1),
             ready_s=max(snapshot.time_s, state.next_start_s + first),
             arcs=tuple(Arc(begin - first, end - begin, 1.0) for begin, end in sending),
             demand={link: size / alone_s for link, size in bits.items()},

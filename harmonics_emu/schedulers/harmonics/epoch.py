@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -40,6 +40,8 @@ DRAWS = 2
 """Of compute times, where they vary: none of them the run's own, which a policy must not know."""
 WORTH, WORTH_WITH_JITTER = 1e-3, 1e-2
 """Start times must make a plan better by this part: they help less when a job drifts, and priorities don't."""
+SLACKS = (0.0, 0.5, 1.0, 2.0)
+"""Where iterations vary: how much longer than a collective its place may be, in standard deviations of an iteration."""
 RACK_PART = 0.3
 """Of the time that is left, what a rack may take for its report."""
 RACK_ITERATIONS = 40
@@ -211,8 +213,7 @@ class Epoch:
         outcome = replace(best, cost=judge.cost(levels))
         if not self._settings.priorities:
             outcome = replace(outcome, levels={}, cost=judge.fair_cost())
-        # Release times are absolute: they are of use only if the iterations of rollouts are those to come.
-        if self._settings.start_times and self.problem.iterations * len(views) <= LAST_ITERATIONS:
+        if self._settings.start_times:
             mean = self.problem.whole_view(crossings, self._all, LAST_ITERATIONS)
             outcome = self._with_starts(outcome, mean, judge, levels)
         if self._settings.guard:
@@ -224,12 +225,13 @@ class Epoch:
 
     def _with_starts(self, outcome: Outcome, view: View, judge: Judge, levels: Sequence[int]) -> Outcome:
         deadline = self._deadline()
+        to_the_ends = sum(job.iterations for job in view.jobs) == self.problem.iterations
         for group in groups_on_one_link(view):
             tried: list[Starts] = []
-            if self._settings.priorities and (held := held_starts(view, group, levels, deadline)):
+            # Held starts are of the iterations that are looked at, and of none after them.
+            if self._settings.priorities and to_the_ends and (held := held_starts(view, group, levels, deadline)):
                 tried.append(held)
-            more = harmonised_starts(view, group, self._seed) if self._settings.harmonisation else ()
-            for starts in chain(tried, more):
+            for starts in chain(tried, self._harmonised(view, group)):
                 if time.monotonic() > deadline:
                     return replace(outcome, late=True)
                 both = {**outcome.starts, **starts}
@@ -237,6 +239,14 @@ class Epoch:
                 if cost < _cost(outcome) * (1 - (WORTH_WITH_JITTER if self.problem.varies else WORTH)):
                     outcome = replace(outcome, starts=both, cost=cost)
         return outcome
+
+    def _harmonised(self, view: View, group: Sequence[int]) -> Iterator[Starts]:
+        """To the jobs' ends."""
+        tasks = [self.problem.tasks[job.number] for job in view.jobs]
+        iterations = [task.iterations for task in tasks]
+        for slack in (SLACKS if self.problem.varies else SLACKS[:1]) if self._settings.harmonisation else ():
+            slack_s = [slack * task.jitter_s for task in tasks]
+            yield from harmonised_starts(view, group, self._seed, slack_s, iterations)
 
     def _many(self, routes: Routes) -> Outcome:
         """Those that contend with few others are judged together, the rest by what the racks say."""

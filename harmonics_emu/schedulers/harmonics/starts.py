@@ -7,6 +7,7 @@ have a place of their own: then nobody waits any more, whatever the levels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -16,7 +17,7 @@ from harmonics_emu.schedulers.harmonics.figures import alone_s
 from harmonics_emu.schedulers.harmonics.messages import JobView, View
 from harmonics_emu.schedulers.harmonics.orders import shared_links
 from harmonics_emu.schedulers.unified_circle import ANGLES, Arc, best_rotations, sample
-from harmonics_emu.simulate.kernel.sharing import Flags
+from harmonics_emu.simulate.kernel.sharing import Flags, Floats
 
 STATES = 100
 """Of the search for held starts: schedules that are followed up at a time."""
@@ -62,51 +63,78 @@ def held_starts(view: View, group: Sequence[int], levels: Sequence[int], deadlin
     }
 
 
-def harmonised_starts(view: View, group: Sequence[int], seed: int) -> Iterator[Starts]:
-    """Release times that repeat with one round, of the rounds with the least stretch in which all have a place."""
+def harmonised_starts(
+    view: View, group: Sequence[int], seed: int, slack_s: Sequence[float], iterations: Sequence[int]
+) -> Iterator[Starts]:
+    """Release times that repeat with one round, of the rounds with the least stretch in which all have a place.
+
+    slack_s, iterations: by position in the view, how much longer than its collective a job's place is, so that a late
+    one is over in time all the same; and how many release times it gets.
+    """
     jobs = [view.jobs[position] for position in group]
-    sending_s = np.array([alone_s(job, view.capacity) for job in jobs])
+    place_s = np.array([alone_s(view.jobs[at], view.capacity) + slack_s[at] for at in group])
     compute_s = np.array([max(job.compute_s) for job in jobs])
     first_s = np.array([job.bucket_ready[0] for job in jobs]) * compute_s
-    period_s = np.maximum(first_s + sending_s, compute_s)
+    period_s = np.maximum(first_s + place_s, compute_s)
     weight = np.array([job.weight * job.iterations for job in jobs]) * period_s
-    for round_s, repeats in _rounds(period_s, weight)[:ROUNDS_TRIED]:
+    ready = np.array([job.start_s for job in jobs]) + first_s
+    for round_s, repeats in _rounds(period_s, place_s, weight)[:ROUNDS_TRIED]:
         own_s = round_s / np.array(repeats)
-        angles = ANGLES * max(repeats)
-        # A place is as long as the collective and one sample, so that rounding to samples lets nobody touch another.
-        demand = np.array(
-            [
-                sample([Arc(0.0, send + round_s / angles, 1.0)], count, round_s, angles)
-                for send, count in zip(sending_s.tolist(), repeats, strict=True)
-            ]
-        )
-        found = best_rotations(demand, repeats, 1.0, seed)
-        if found.score < 1 - SAME:
+        if max(repeats) == 1:
+            shift = _one_after_the_other(place_s, ready, round_s)
+        elif (found := _rotated(place_s, repeats, round_s, seed)) is not None:
+            shift = found
+        else:
             continue
-        shift = np.array(found.steps) * (round_s / angles)
-        ready = np.array([job.start_s for job in jobs]) + first_s
         wait = ((ready - shift)[:, None] + shift - ready) % own_s
         wait[wait > own_s * (1 - SAME)] = 0.0
         begin = ready + wait[wait.sum(axis=1).argmin()]
         yield {
-            job.number: tuple((at + own * np.arange(job.iterations)).tolist())
-            for job, at, own in zip(jobs, begin.tolist(), own_s.tolist(), strict=True)
+            view.jobs[position].number: tuple((at + own * np.arange(iterations[position])).tolist())
+            for position, at, own in zip(group, begin.tolist(), own_s.tolist(), strict=True)
         }
 
 
-def _rounds(period_s: np.ndarray, weight: np.ndarray) -> list[tuple[float, list[int]]]:
-    """Rounds with how often each job has its turn in them, by what stretching the periods to that costs."""
-    found = []
+def _one_after_the_other(place_s: Floats, ready: Floats, round_s: float) -> Floats:
+    """When each job's place in the round begins, the first one to be ready first; what is left over lies between."""
+    order = np.argsort(ready, kind="stable")
+    room_s = (round_s - place_s.sum()) / len(order)
+    shift = np.empty(len(order))
+    shift[order] = np.concatenate([[0.0], np.cumsum(place_s[order] + room_s)[:-1]])
+    return shift
+
+
+def _rotated(place_s: Floats, repeats: Sequence[int], round_s: float, seed: int) -> Floats | None:
+    """The same where jobs have several places in a round, evenly apart; None if they are not found room."""
+    angles = ANGLES * max(repeats)
+    # A place is one sample longer, so that rounding to samples lets nobody touch another.
+    demand = np.array(
+        [
+            sample([Arc(0.0, place + round_s / angles, 1.0)], count, round_s, angles)
+            for place, count in zip(place_s.tolist(), repeats, strict=True)
+        ]
+    )
+    found = best_rotations(demand, repeats, 1.0, seed)
+    return None if found.score < 1 - SAME else np.array(found.steps) * (round_s / angles)
+
+
+def _rounds(period_s: Floats, place_s: Floats, weight: Floats) -> list[tuple[float, list[int]]]:
+    """Rounds with how often each job has its turn in them, by what stretching the periods to that costs.
+
+    A round is some periods of one job, or longer, if all places together are.
+    """
+    found = set()
     for base in np.unique(period_s):
         for laps in range(1, int(min(MOST_ROUNDS * period_s.max() / base, MOST_REPEATS)) + 1):
-            round_s = float(base * laps)
-            repeats = np.floor(round_s / period_s * (1 + SAME)).astype(np.int64)
-            if repeats.min() < 1 or repeats.max() > MOST_REPEATS:
+            repeats = np.floor(base * laps / period_s * (1 + SAME)).astype(np.int64)
+            if repeats.min() < 1 or repeats.max() > MOST_REPEATS or np.gcd.reduce(repeats) > 1:
                 continue
+            rounding = repeats.sum() / (ANGLES * repeats.max()) if repeats.max() > 1 else 0.0
+            round_s = max(float(base * laps), float(repeats @ place_s) / (1 - rounding)) if rounding < 1 else math.inf
             stretch = round_s / repeats / period_s
             if stretch.max() <= MOST_STRETCH:
-                found.append((float(weight @ stretch), round_s, repeats.tolist()))
-    return [(round_s, repeats) for _, round_s, repeats in sorted(found)]
+                found.add((float(weight @ stretch), round_s, tuple(repeats.tolist())))
+    return [(round_s, list(repeats)) for _, round_s, repeats in sorted(found)]
 
 
 def _components(shared: Flags) -> list[list[int]]:

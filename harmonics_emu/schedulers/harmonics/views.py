@@ -40,6 +40,7 @@ class Task:
 
     iterations: whose collective has not begun, or 1 for the last one. compute_s: of each, on the average;
     alone_iteration_s: what each takes alone on the fabric. weight: of each second until its end, in the objective.
+    jitter_s: about the standard deviation of an iteration.
     """
 
     state: JobState
@@ -47,6 +48,7 @@ class Task:
     compute_s: float
     alone_iteration_s: float
     weight: float
+    jitter_s: float
 
     @property
     def name(self) -> str:
@@ -69,11 +71,12 @@ def tasks_of(snapshot: Snapshot) -> list[Task]:
         training_s = alone(snapshot.fabric, replace(state.job, compute_s=compute_s, compute_cv=0.0))[1]
         weight = share / total / training_s if training_s > 0 else 0.0
         alone_s = training_s / state.job.iterations
+        jitter_s = math.hypot(state.jitter_s, state.job.compute_cv * compute_s)
         left = state.job.iterations - begun(state, snapshot.time_s)
         if left > 0:
-            found.append(Task(state, left, compute_s, alone_s, weight))
+            found.append(Task(state, left, compute_s, alone_s, weight, jitter_s))
         else:
-            found.append(Task(replace(state, next_start_s=snapshot.time_s), 1, 0.0, alone_s, weight))
+            found.append(Task(replace(state, next_start_s=snapshot.time_s), 1, 0.0, alone_s, weight, jitter_s))
     return found
 
 
@@ -108,7 +111,7 @@ class Problem:
         entities = entities_of([task.state.job for task in every], snapshot.background, snapshot.fabric, "collective")
         sending = [entity.job for entity in entities if entity.job >= 0]
         self.tasks = [every[index] for index in sending]
-        self.varies = any(task.state.job.compute_cv > 0 for task in self.tasks)
+        self.varies = any(task.jitter_s > 0 for task in self.tasks)
         self.iterations = sum(task.iterations for task in self.tasks)
         self._entities = [
             replace(entity, job=number if entity.job >= 0 else -1) for number, entity in enumerate(entities)
@@ -233,13 +236,18 @@ class Problem:
 
     def _compute_s(self, task: Task, iterations: int, draw: int | None) -> tuple[float, ...]:
         job = task.state.job
-        if draw is None or job.compute_cv == 0 or job.compute_s == 0:
+        if draw is None or task.jitter_s == 0:
             return (task.compute_s,)
         key = job.index, iterations, draw
         if key not in self._draws:
-            mean_s = iteration_compute_s(replace(task.state, compute_s=job.compute_s, iterations_done=0))
-            factors = SlowestRank(job, draw).draw(iterations) * (job.compute_s / mean_s)
-            self._draws[key] = tuple((factors * task.compute_s).tolist())
+            drawn_s = np.full(iterations, task.compute_s)
+            if job.compute_cv > 0 and job.compute_s > 0:
+                mean_s = iteration_compute_s(replace(task.state, compute_s=job.compute_s, iterations_done=0))
+                drawn_s *= SlowestRank(job, draw).draw(iterations) * (job.compute_s / mean_s)
+            if task.state.jitter_s > 0:
+                noise = np.random.default_rng([draw, job.index]).standard_normal(iterations)
+                drawn_s = np.maximum(drawn_s + task.state.jitter_s * noise, 0.0)
+            self._draws[key] = tuple(drawn_s.tolist())
         return self._draws[key]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harmonics_emu.emulate.decisions import LATER_S, MOST_LOSSES, Active, Decider
+from harmonics_emu.emulate.decisions import LATER_S, MEASURED, MOST_LOSSES, Active, Decider
 from harmonics_emu.emulate.enforcement import Enforcer
 from harmonics_emu.emulate.gates import NEVER_NS, GateKeeper
 from harmonics_emu.emulate.guard import Guard
@@ -228,6 +228,32 @@ def test_a_job_that_drifted_off_its_gates_is_planned_for_anew(bench: Bench) -> N
     bench.solver.says = [answer(LEVELS)]
     bench.decider.tick(1.6, bench.active)
     assert bench.decider.decisions[-1].why == "drift of one"
+
+
+def test_jobs_that_were_measured_are_planned_for_anew_once(bench: Bench, tmp_path: Path) -> None:
+    decider = bench.decider
+    decider.epoch_s = decider._next_epoch_s = None
+    bench.start()
+    writers = {name: [SpanWriter(spans_path(tmp_path, name, rank), rank) for rank in (0, 1)] for name in ("one", "two")}
+
+    def iterate(name: str, numbers: range) -> None:
+        for number in numbers:
+            for writer in writers[name]:
+                writer.add(number, 0.1 * number, 0.05, 0.0, 0.1 * (number + 1))
+
+    iterate("one", range(20))
+    iterate("two", range(4))
+    decider.tick(2.1, bench.active)
+    assert not decider.solver.asked, "job two has too few iterations"
+    iterate("two", range(4, 20))
+    decider.tick(2.2, bench.active)
+    assert not decider.solver.asked, "nobody looks so often"
+    decider.tick(2.7, bench.active)
+    bench.solver.says = [answer(LEVELS)]
+    decider.tick(2.8, bench.active)
+    assert decider.decisions[-1].why == MEASURED
+    decider.tick(9.0, bench.active)
+    assert not decider.solver.asked
 
 
 def test_a_lost_solver_is_counted_and_replaced_but_not_for_ever(bench: Bench) -> None:
