@@ -54,10 +54,14 @@ class BackgroundFlow(msgspec.Struct, frozen=True, tag=True):
 
 
 class Command(msgspec.Struct, frozen=True, tag=True):
-    """The user's own program: argv[0] is looked up in the PATH of the job's environment, and runs in `directory`."""
+    """The user's own program: argv[0] is looked up in the PATH of the job's environment, and runs in `directory`.
+
+    watch: a folder of workloads.own_scripts.watching, by which a job with a page has gates and iterations.
+    """
 
     argv: tuple[str, ...]
     directory: str
+    watch: str | None = None
 
 
 Program = Training | AllReduce | BackgroundFlow | Command

@@ -15,6 +15,7 @@ from workloads.job_page import JobPage, State
 from workloads.launch_messages import AllReduce, BackgroundFlow, Command, LaunchJob, RankPlace, Training, User
 from workloads.namespaces import become, die_with_parent, enter_network_namespace
 from workloads.output_files import log_path, rendezvous_path
+from workloads.own_scripts.watching import watched
 from workloads.timer import Timeout, Timer
 
 NOT_FOUND = 127
@@ -138,14 +139,18 @@ def _run(job: LaunchJob, place: RankPlace) -> None:
 
 def _execute(job: LaunchJob, command: Command, place: RankPlace) -> NoReturn:
     """Turn into the user's program, at the job's release if it has a page."""
+    environment = dict(os.environ)
     if job.page_path is not None:
-        page = JobPage.open(Path(job.page_path))
+        path = Path(job.page_path)
+        if command.watch is not None:
+            environment = watched(environment, Path(command.watch), path, Path(job.output_dir), job.name, place.rank)
+        page = JobPage.open(path)
         page.mark(place.rank, State.READY)
         page.wait_for_start(Timer(), job.timeout_s)
         page.mark(place.rank, State.RUNNING)
     try:
         os.chdir(command.directory)
-        os.execvpe(command.argv[0], command.argv, os.environ)
+        os.execvpe(command.argv[0], command.argv, environment)
     except OSError as error:
         _say(f"can't run {command.argv[0]} in {command.directory}: {error.strerror}")
         sys.exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)

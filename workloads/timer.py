@@ -9,8 +9,6 @@ import time
 from array import array
 from pathlib import Path
 
-import numpy as np
-
 PR_SET_TIMERSLACK = 29
 KEPT = 100_000
 """Sleeps whose lateness is kept, the latest ones: enough for a 99th percentile, and bounded."""
@@ -76,7 +74,10 @@ class Timer:
 def _figures(lateness_ns: array[int]) -> dict[str, float]:
     if not lateness_ns:
         return {"median_s": 0.0, "p99_s": 0.0, "max_s": 0.0}
-    # np.percentile would import numpy.ma, at a time when a rank may be unable to read it.
+    # Only here, since a user's script may run without numpy. np.percentile would import numpy.ma, at a time when a rank
+    # may be unable to read it.
+    import numpy as np
+
     late_s = np.sort(np.frombuffer(lateness_ns, np.int64)) / 1e9
     last = len(late_s) - 1
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,16 +13,33 @@ from harmonics_emu.cli.options import (
     load,
     out_option,
     policy_option,
-    scenario_argument,
     seed_option,
     short_option,
 )
 from harmonics_emu.cli.output import print_json, print_rich
 from harmonics_emu.cli.progress import RunProgress
 
+if TYPE_CHECKING:
+    from harmonics_emu.scenario import Scenario
+
 
 @click.command("run")
-@scenario_argument
+@click.argument("scenario", required=False)
+@click.option(
+    "--job",
+    "jobs",
+    multiple=True,
+    metavar="'[KEY=VALUE.. --] COMMAND'",
+    help="Instead of SCENARIO: a job that runs COMMAND on each of its ranks, as 'workers=4 -- python train.py'; may be "
+    "given several times, and needs --allow-commands. Keys: name, hosts, workers, placement, start, weight, priority, "
+    "warmup.",
+)
+@click.option(
+    "--fabric",
+    default="",
+    metavar="'KEY=VALUE..'",
+    help="With --job: racks and rates; what is not given is racks=2 spines=1 host_rate=200Mbit uplink_rate=100Mbit.",
+)
 @policy_option
 @out_option("Run directory; default: a new one in runs/.")
 @seed_option
@@ -38,7 +56,9 @@ from harmonics_emu.cli.progress import RunProgress
 @click.pass_context
 def command(
     ctx: click.Context,
-    scenario: str,
+    scenario: str | None,
+    jobs: tuple[str, ...],
+    fabric: str,
     policy: str | None,
     out: Path | None,
     seed: int | None,
@@ -47,7 +67,7 @@ def command(
     short: bool,
     as_json: bool,
 ) -> None:
-    """Run SCENARIO (a file or a built-in name) on the emulator. Needs root.
+    """Run SCENARIO (a file or a built-in name), or the commands of --job, on the emulator. Needs root.
 
     Exit status: 0 done, 1 a job failed, 2 wrong usage or scenario, 3 the run is not faithful.
     """
@@ -55,7 +75,7 @@ def command(
     from harmonics_emu.results.tables import run_table
     from harmonics_emu.runs import carry_out
 
-    loaded = load(scenario, short=short)
+    loaded = _load(scenario, jobs, fabric, short)
     if captures:
         loaded = loaded.with_captures(captures)
     with RunProgress(quiet=as_json) as progress:
@@ -75,3 +95,18 @@ def command(
         print_rich(run_table(finished.result))
         click.echo(f"Run directory: {finished.directory}")
     ctx.exit(finished.exit_code)
+
+
+def _load(scenario: str | None, jobs: tuple[str, ...], fabric: str, short: bool) -> Scenario:
+    if scenario is not None and jobs:
+        raise click.UsageError("give a SCENARIO or --job, not both")
+    if scenario is not None and fabric:
+        raise click.UsageError("--fabric goes with --job; a SCENARIO has its own")
+    if jobs:
+        from harmonics_emu.scenario.written_jobs import write_scenario
+
+        written = write_scenario(jobs, fabric)
+        return written.short() if short else written
+    if scenario is None:
+        raise click.UsageError("name a SCENARIO, or give a --job")
+    return load(scenario, short=short)

@@ -15,7 +15,7 @@ import msgspec
 from harmonics_emu import shell
 from harmonics_emu.emulate.logs import Logs
 from harmonics_emu.emulate.network import namespace_of
-from harmonics_emu.emulate.sandbox import SHARED_PAGES, python_command
+from harmonics_emu.emulate.sandbox import SHARED_PAGES, STATE, python_command
 from harmonics_emu.errors import RunFailed
 from harmonics_emu.ownership import Owner
 from topologies.addressing import host_interface, job_interface, job_nic
@@ -40,10 +40,13 @@ from workloads.launch_messages import (
     decode_reply,
     encode_line,
 )
+from workloads.own_scripts.watching import lay_out
 
 READY_S = 60.0
 """How long importing torch may take on a busy machine."""
 RENDEZVOUS_PORT = 29500
+WATCH = STATE / "watch"
+"""What has users' scripts looked at; see workloads.own_scripts."""
 BACKGROUND_PORT = 29000
 LONGEST_JOB_S = 7 * 24 * 3600.0
 """The launcher's own bound. What ends a stuck job in practice is the supervisor's watch over its progress."""
@@ -95,6 +98,8 @@ class Launcher:
 
     def launch(self, fabric: Fabric, job: Job, settings: RankSettings) -> JobPage:
         """Start a job's ranks, each in its host's namespace; they wait for the page's release."""
+        if job.command and not WATCH.exists():
+            lay_out(WATCH)
         page = JobPage.create(SHARED_PAGES / f"job{job.index}", job.ranks, settings.owner)
         master = job_interface(job.index, fabric.host_index[job.hosts[0]]).ip
         request = LaunchJob(
@@ -171,7 +176,7 @@ def background_name(index: int) -> str:
 
 def _program(job: Job, fabric: Fabric, directory: str) -> Program:
     if job.program == "command":
-        return Command(job.command, directory)
+        return Command(job.command, directory, watch=str(WATCH))
     if job.program == "allreduce":
         return AllReduce(sizes=job.bucket_bytes, iterations=job.iterations, warmup=job.warmup)
     return Training(

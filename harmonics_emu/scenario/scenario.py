@@ -297,7 +297,7 @@ def _job(
         bucket_bytes=buckets,
         collective=COLLECTIVE_OF.get(program) or section.collective,
         model=section.model,
-        warmup=0 if command else section.warmup,
+        warmup=section.warmup,
         start_s=start_s,
         weight=section.weight,
         level=section.priority,

@@ -33,6 +33,7 @@ from workloads.launch_messages import (
     User,
 )
 from workloads.output_files import log_path, spans_path, sweep_path, timer_path
+from workloads.own_scripts.watching import lay_out
 from workloads.spans import read_spans
 
 pytestmark = [pytest.mark.netns, pytest.mark.torch, pytest.mark.sandboxed(deadline_s=60)]
@@ -270,7 +271,9 @@ def test_a_users_own_script_trains_unchanged(supervisor: Supervisor) -> None:
     hosts = make_hosts(3, jobs=1)
     open_to_everyone({REPOSITORY, Path(sys.prefix), Path(sys.base_prefix)})
     (supervisor.directory / "train.py").write_text(USER_SCRIPT)
-    command = Command((sys.executable, "train.py"), str(supervisor.directory))
+    watch = supervisor.directory / "watch"
+    lay_out(watch)
+    command = Command((sys.executable, "train.py"), str(supervisor.directory), str(watch))
     environment = {"HOME": "/root", "FLAVOUR": "plain", "PATH": os.environ["PATH"]}
     home = pwd.getpwuid(NOBODY.uid).pw_dir
     page = paged(supervisor.launch("own", command, [*hosts], user=NOBODY, environment=environment, timeout_s=50))
@@ -282,6 +285,9 @@ def test_a_users_own_script_trains_unchanged(supervisor: Supervisor) -> None:
     said = supervisor.expect(RankExited).tail
     assert f"trained as {NOBODY.uid} {home} 1 plain" in said
     assert len(list(supervisor.directory.glob("*.out"))) == 3
+    spans = [read_spans(spans_path(supervisor.directory, "own", rank)) for rank in range(3)]
+    assert [rows["iteration"].tolist() for rows in spans] == [[0, 1, 2]] * 3
+    assert page.progress(2).bytes == 3 * 4 * 200 * 201 + 3 * 4 * 200 * 200 // 2
 
 
 def test_ranks_need_no_file_that_the_launcher_could_read(supervisor: Supervisor) -> None:
