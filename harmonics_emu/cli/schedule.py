@@ -140,21 +140,24 @@ def _print_plan(summary: Mapping[str, Any], first: FirstPlan) -> None:
     rows = []
     for state in first.snapshot.jobs:
         plan = first.plan.of(state.job.name)
-        more = f" (of {len(plan.starts_s)})" if plan.starts_s else ""
+        holding = [start for start in plan.starts_s if start > state.next_start_s]
+        more = f" ({len(holding)} of {len(plan.starts_s)})"
         rows.append(
             (
                 state.job.name,
                 plan.level,
                 _turns(first.snapshot.fabric, state.transfers, plan.paths),
-                f"{plan.starts_s[0]:.4f} s{more}" if plan.starts_s else None,
+                f"{holding[0]:.4f} s{more}" if holding else None,
                 None if plan.rate_bps is None else format_rate(plan.rate_bps),
             )
         )
-    print_table(("job", "level", "paths", "first start", "rate"), rows)
+    print_table(("job", "level", "paths", "held until", "rate"), rows)
     if first.plan.facts:
         facts = ((name, _shortened(json.dumps(value, ensure_ascii=False))) for name, value in first.plan.facts.items())
         print_table(("fact", "value"), facts)
     print_rich(Text("Level 0 is served first. Paths: topmost switches, where there are several. '-': nothing set."))
+    if any(plan.starts_s for plan in first.plan.jobs.values()):
+        print_rich(Text("Held until: the first start time that holds a job back (how many do, of those planned)."))
 
 
 def _placing_line(placement: Mapping[str, Any]) -> str:

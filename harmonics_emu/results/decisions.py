@@ -125,7 +125,8 @@ def _decided(decision: Decision) -> Iterator[str]:
     jobs: Mapping[str, Mapping[str, Any]] = decision.plan.get("jobs", {})
     names = dict.fromkeys([*decision.known.get("jobs", {}), *jobs])
     for name in names:
-        yield f"  {name}: {'; '.join(_levers(jobs.get(name, {}))) or 'nothing; it shares as everybody does'}"
+        since_s = decision.known.get("jobs", {}).get(name, {}).get("next_start_s", decision.time_s)
+        yield f"  {name}: {'; '.join(_levers(jobs.get(name, {}), since_s)) or 'nothing; it shares as everybody does'}"
     facts = {
         key: value
         for key, value in decision.plan.get("facts", {}).items()
@@ -137,18 +138,25 @@ def _decided(decision: Decision) -> Iterator[str]:
         yield f"  The policy adds: {said}."
 
 
-def _levers(job: Mapping[str, Any]) -> Iterator[str]:
+def _levers(job: Mapping[str, Any], since_s: float) -> Iterator[str]:
     if "level" in job:
         yield f"level {job['level']}"
-    if starts := job.get("starts_s"):
-        yield _gates(starts)
+    starts = job.get("starts_s") or []
+    if holding := [start for start in starts if start > since_s]:
+        yield _gates(holding, len(starts))
     if job.get("rate_bps") is not None:
         yield f"at most {format_rate(job['rate_bps'])} from each host"
     if paths := job.get("paths"):
         yield f"its own paths for {len(paths)} host pairs"
 
 
-def _gates(starts_s: Sequence[float]) -> str:
+def _gates(starts_s: Sequence[float], collectives: int) -> str:
+    """Gates that hold somebody, of the next so many collectives."""
+    if len(starts_s) < collectives:
+        those = f"{len(starts_s)} of its next {collectives} collectives held"
+        if len(starts_s) == 1:
+            return f"{those}, until {starts_s[0]:.3f} s"
+        return f"{those}, one until {starts_s[0]:.3f} s and the last until {starts_s[-1]:.3f} s"
     first = f"its next collective no sooner than {starts_s[0]:.3f} s"
     gaps = [after - before for before, after in pairwise(starts_s)]
     if not gaps:

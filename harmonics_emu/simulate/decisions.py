@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -79,7 +80,10 @@ class Observer:
 
 
 def decide(policy: Policy, snapshot: Snapshot) -> tuple[Plan, Decision]:
-    """Ask a policy for its plan and time it. RunFailed if the plan can't be carried out on this fabric or recorded."""
+    """Ask a policy for its plan and time it. RunFailed if the plan can't be carried out on this fabric or recorded.
+
+    A job's last start times are left out where they are over before it can come to them: they hold nobody.
+    """
     began = time.perf_counter()
     plan = policy.plan(snapshot)
     solve_s = time.perf_counter() - began
@@ -91,6 +95,7 @@ def decide(policy: Policy, snapshot: Snapshot) -> tuple[Plan, Decision]:
         problem = "the snapshot has no such job" if name not in names else _problem(job, snapshot.fabric)
         if problem:
             raise RunFailed(f"{where}, job {name}: {problem}")
+    plan = _without_idle_starts(plan, snapshot)
     try:
         values = plan_values(plan)
         critical_path_s = float(plan.facts.get("critical_path_s", solve_s))
@@ -98,6 +103,18 @@ def decide(policy: Policy, snapshot: Snapshot) -> tuple[Plan, Decision]:
         raise RunFailed(f"{where}: its facts must be JSON values, and critical_path_s a number: {error}") from None
     fallback = bool(plan.facts.get("fallback", False))
     return plan, Decision(snapshot.time_s, policy.name, solve_s, critical_path_s, values, fallback)
+
+
+def _without_idle_starts(plan: Plan, snapshot: Snapshot) -> Plan:
+    trimmed = {}
+    for state in snapshot.jobs:
+        starts_s = plan.of(state.job.name).starts_s
+        needed = len(starts_s)
+        while needed and starts_s[needed - 1] <= state.next_start_s:
+            needed -= 1
+        if needed < len(starts_s):
+            trimmed[state.job.name] = replace(plan.of(state.job.name), starts_s=starts_s[:needed])
+    return replace(plan, jobs={**plan.jobs, **trimmed}) if trimmed else plan
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def test_the_table_shows_every_lever() -> None:
     result = invoke("hash-collision")
     assert result.exit_code == 0
     rows = {line.split()[0]: " ".join(line.split()) for line in result.stdout.splitlines() if line.strip()}
-    assert rows["vgg16"] == "vgg16 2 spine0 x4 0.1250 s (of 2) 100Mbit"
+    assert rows["vgg16"] == "vgg16 2 spine0 x4 0.1250 s (2 of 2) 100Mbit"
     assert rows["score"] == "score 0.5"
     assert rows["order"].startswith('order ["xxx')
     assert "..." in result.stdout

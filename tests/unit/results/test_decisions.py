@@ -54,6 +54,18 @@ def test_all_that_is_on_record_is_said() -> None:
         assert said in text
 
 
+def test_start_times_that_hold_nobody_are_not_told() -> None:
+    def told(*starts_s: float) -> str:
+        jobs = {"tenant-a": {**PLAN, "starts_s": list(starts_s)}}
+        return flat(replace(DECISION, plan={**DECISION.plan, "jobs": jobs}))
+
+    assert "level 2; 2 of its next 4 collectives held, one until 4.300 s and the last until 4.900 s" in told(
+        0.0, 4.3, 0.0, 4.9
+    )
+    assert "1 of its next 2 collectives held, until 4.300 s" in told(0.0, 4.3)
+    assert "level 2; at most 20Mbit" in told(0.0, 4.0)
+
+
 def test_what_changed_is_told() -> None:
     jobs = {"tenant-a": {**PLAN, "level": 5, "paths": []}}
     before = replace(DECISION, plan={**DECISION.plan, "jobs": jobs})
