@@ -35,7 +35,7 @@ document.body.dataset.told = told.join(", ");
 </script>"""
 
 
-def in_browser(page: Path, profile: Path, *options: str) -> tuple[str, str]:
+def in_browser(address: str, profile: Path, *options: str) -> tuple[str, str]:
     """The document after its scripts have run, and what the browser logged."""
     return run_checked(
         [
@@ -48,7 +48,7 @@ def in_browser(page: Path, profile: Path, *options: str) -> tuple[str, str]:
             f"--user-data-dir={profile}",
             *options,
             "--dump-dom",
-            page.as_uri(),
+            address,
         ],
         timeout_s=60,
     )
@@ -61,7 +61,7 @@ def test_the_report_works_in_a_browser(dark: bool, width: int, tmp_path: Path) -
     page = tmp_path / "probed.html"
     page.write_text(run_report(load_recorded_run(tmp_path / "run")).replace("</body>", PROBE + "</body>"))
     shades = ["--blink-settings=preferredColorScheme=0"] if dark else []
-    document, log = in_browser(page, tmp_path / "profile", f"--window-size={width},900", *shades)
+    document, log = in_browser(page.as_uri(), tmp_path / "profile", f"--window-size={width},900", *shades)
     told = re.search(r'data-told="([^"]*)"', document)
     assert told is not None, log
     assert told[1].startswith("zoomed true, moved true, whole true, button true, ticks 6, drawn true, focus ")
