@@ -2,7 +2,8 @@
 
 An iteration counts once all ranks have finished it: its compute time is the slowest rank's, all else in it is
 communication. Figures are medians over the latest iterations, so that one that was disturbed does not count and a job
-that changes is known anew after a few. Until there are any, the scenario's figures stand; a command reports none.
+that changes is known anew after a few. Until there are any, the scenario's figures stand. Of a command there are none:
+it neither computes nor sends until an iteration of it has ended, and then it is taken to all-reduce in a ring.
 
 Bytes are those on the wire, headers and all. A job that takes longer to send than its bytes explain, alone as well as
 ever (packets wait for wake-ups, rings for their neighbours), is taken to have more: it does hold its links longer.
@@ -32,6 +33,7 @@ LATEST = 8
 """Iterations that a figure is the median of, at most: a change shows after half as many."""
 KEPT = 512
 COMMAND_BYTES = 10**6
+"""Stand for what a command sends, until its ranks have counted it."""
 HEADERS = FRAME_BYTES / SEGMENT_PAYLOAD_BYTES
 MOST_EXCESS = 1.2
 """Bound on how much longer than its bytes a job may be taken to hold its links. What is beyond is others in the way, or

@@ -123,7 +123,6 @@ class Watch:
             self._gate_ns = self._page.wait_at_gate(self._timer, self._rank, self._iteration)
         if name not in RECEIVES:
             self._sent += max(sizes, default=0) // (2 if name in HALVES else 1)
-        self._page.count_bytes(self._rank, self._sent)
 
     def follow_model(self, model: DataParallel) -> None:
         model.follow_gradients()
@@ -160,6 +159,7 @@ class Watch:
             (now_ns - zero_ns) / 1e9,
         )
         self._iteration += 1
+        self._page.count_bytes(self._rank, self._sent)
         self._page.finish_iteration(self._rank, self._iteration, now_ns)
         self._first, self._began_ns = None, now_ns
         self._gate_ns = self._blocked_ns = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,19 @@ def test_the_mean_of_a_time_is_that_of_its_iterations(observer: Observer, ranks:
     assert history.mean_iteration_s(middle, ranks.now) == pytest.approx(0.4)
     assert history.mean_iteration_s(0.0, middle) == pytest.approx(0.2)
     assert history.mean_iteration_s(ranks.now, ranks.now + 1) is None
+
+
+def test_a_command_is_unknown_until_its_first_iteration_has_ended(tmp_path: Path) -> None:
+    """Then it is taken to all-reduce what its ranks have counted."""
+    command = replace(JOB, program="command", command=("python", "train.py"), bucket_bytes=(), compute_s=0.0)
+    observer, ranks = Observer(FABRIC, [command], tmp_path), Ranks(tmp_path)
+    before = observer.state(command, None, 0.0, ROUTER, {})
+    assert (before.job.bytes, before.compute_s, set(before.transfers.values())) == (0, 0.0, {0.0})
+    for _ in range(3):
+        ranks.iterate((0.05, 0.06), 0.045, size=500_000)
+    observer.read()
+    after = observer.state(command, position(ranks.page, 0), ranks.now, ROUTER, {})
+    assert after.compute_s == pytest.approx(0.06)
+    assert after.communication_s == pytest.approx(0.045)
+    assert 500_000 < after.transfers["r0h0", "r1h0"] < 650_000
+    assert after.job.bytes == pytest.approx(after.transfers["r0h0", "r1h0"], abs=2)
