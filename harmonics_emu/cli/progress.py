@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harmonics_emu.emulate.protocol import Notice, Phase, Progress
+from harmonics_emu.live.terminal import RunView
 
 MOST_LINKS = 4
 PLAIN_S = 10.0
@@ -20,14 +21,19 @@ PLAIN_S = 10.0
 
 
 class RunProgress:
-    """A context in which events of runs are shown. `label` says which run they belong to."""
+    """A context in which events of runs are shown. `label` says which run they belong to.
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    detailed: with bands, paces and link bars, where the output is a terminal.
+    """
+
+    def __init__(self, *, quiet: bool = False, detailed: bool = False) -> None:
         self._console = Console(stderr=True, quiet=quiet)
         self._live: Live | None = None
         self._label = ""
         self._phase = ""
         self._last_line = 0.0
+        self._detailed = detailed
+        self._view = RunView("")
 
     def __enter__(self) -> RunProgress:
         if self._console.is_terminal:
@@ -44,10 +50,12 @@ class RunProgress:
     def begin(self, label: str) -> None:
         """What follows belongs to the run `label`."""
         self._label, self._phase = label, ""
+        self._view = RunView(label)
         if self._live is None:
             self._console.print(label, markup=False, highlight=False)
 
     def show(self, event: Any) -> None:
+        self._view.take(event)
         if isinstance(event, Notice):
             self._console.print(Text(f"  {event.text}", style="yellow"))
         elif isinstance(event, Phase):
@@ -61,7 +69,8 @@ class RunProgress:
 
     def _show_progress(self, progress: Progress) -> None:
         if self._live is not None:
-            self._live.update(self._picture(progress))
+            detailed = self._detailed
+            self._live.update(self._view.picture(self._console.height) if detailed else self._picture(progress))
         elif time.monotonic() - self._last_line >= PLAIN_S:
             self._last_line = time.monotonic()
             jobs = ", ".join(f"{job.name} {job.done}/{job.total}" for job in progress.jobs)

@@ -51,6 +51,11 @@ if TYPE_CHECKING:
     metavar="LINK|all",
     help="Record the packets of this link, instead of those that the scenario names; may be given several times.",
 )
+@click.option(
+    "--live",
+    is_flag=True,
+    help="On a terminal: show jobs with bands and paces, and how full links are, until the verdict.",
+)
 @short_option
 @json_option("Print result.json instead of a table.")
 @click.pass_context
@@ -64,6 +69,7 @@ def command(
     seed: int | None,
     allow_commands: bool,
     captures: tuple[str, ...],
+    live: bool,
     short: bool,
     as_json: bool,
 ) -> None:
@@ -78,7 +84,7 @@ def command(
     loaded = _load(scenario, jobs, fabric, short)
     if captures:
         loaded = loaded.with_captures(captures)
-    with RunProgress(quiet=as_json) as progress:
+    with RunProgress(quiet=as_json, detailed=live) as progress:
         progress.begin(f"{loaded.name}, {policy or loaded.policy}")
         finished = carry_out(
             loaded,
