@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from harmonics_emu.emulate.protocol import Notice, Phase, Progress
+from harmonics_emu.emulate.protocol import JobProgress, Notice, Phase, Progress
 from harmonics_emu.live.terminal import RunView
 
 MOST_LINKS = 4
@@ -73,14 +73,19 @@ class RunProgress:
             self._live.update(self._view.picture(self._console.height) if detailed else self._picture(progress))
         elif time.monotonic() - self._last_line >= PLAIN_S:
             self._last_line = time.monotonic()
-            jobs = ", ".join(f"{job.name} {job.done}/{job.total}" for job in progress.jobs)
+            jobs = ", ".join(f"{job.name} {_count(job)}" for job in progress.jobs)
             self._console.print(f"  {progress.time_s:5.0f} s  {jobs}", markup=False, highlight=False)
 
     def _picture(self, progress: Progress) -> Group:
         table = Table.grid(padding=(0, 1))
         for job in progress.jobs:
             bar = ProgressBar(total=max(job.total, 1), completed=job.done, width=30)
-            table.add_row(Text(job.name[:24]), bar, Text(f"{job.done}/{job.total}", justify="right"), Text(job.state))
+            table.add_row(Text(job.name[:24]), bar, Text(_count(job), justify="right"), Text(job.state))
         links = "   ".join(f"{link} {use:.0%}" for link, use in progress.links[:MOST_LINKS] if use >= 0.01)
         head = Text.assemble((self._label, "bold"), f"  {self._phase}, {progress.time_s:.0f} s")
         return Group(head, table, Text(f"busiest links: {links or 'none'}", style="dim"))
+
+
+def _count(job: JobProgress) -> str:
+    """Iterations done, of how many where that is known: a command may do more than its scenario says."""
+    return f"{job.done}/{job.total}" if job.done <= job.total else str(job.done)

@@ -267,7 +267,10 @@ dist.destroy_process_group()
 
 
 def test_a_users_own_script_trains_unchanged(supervisor: Supervisor) -> None:
-    """Over TCPStore in the job's subnet, started when the job is released, in the user's own directory."""
+    """Over TCPStore in the job's subnet, started when the job is released, in the user's own directory.
+
+    Its second iteration is held at the gate until that is given a time.
+    """
     hosts = make_hosts(3, jobs=1)
     open_to_everyone({REPOSITORY, Path(sys.prefix), Path(sys.base_prefix)})
     (supervisor.directory / "train.py").write_text(USER_SCRIPT)
@@ -279,7 +282,14 @@ def test_a_users_own_script_trains_unchanged(supervisor: Supervisor) -> None:
     page = paged(supervisor.launch("own", command, [*hosts], user=NOBODY, environment=environment, timeout_s=50))
     supervisor.wait_for(page, State.READY)
     assert not list(supervisor.directory.glob("*.out"))
+    page.hold_gates_until(time.monotonic_ns() + 60 * 10**9)
+    page.set_gates(1, [2**62])
     supervisor.release(page)
+    while min(page.progress(rank).iterations for rank in range(3)) < 1:
+        time.sleep(0.02)
+    time.sleep(0.2)
+    assert [page.progress(rank).begun for rank in range(3)] == [1, 1, 1]
+    page.set_gates(1, [time.monotonic_ns() + 20_000_000])
     finished = supervisor.expect(JobFinished, timeout_s=50)
     assert finished.status == "done", finished
     said = supervisor.expect(RankExited).tail
@@ -287,6 +297,7 @@ def test_a_users_own_script_trains_unchanged(supervisor: Supervisor) -> None:
     assert len(list(supervisor.directory.glob("*.out"))) == 3
     spans = [read_spans(spans_path(supervisor.directory, "own", rank)) for rank in range(3)]
     assert [rows["iteration"].tolist() for rows in spans] == [[0, 1, 2]] * 3
+    assert [(rows["gate_s"] > 0.1).tolist() for rows in spans] == [[False, True, False]] * 3
     assert page.progress(2).bytes == 3 * 4 * 200 * 201
 
 
