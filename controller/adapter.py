@@ -28,8 +28,42 @@ ALL_BITS = 2**64 - 1
 _HEADER = struct.Struct("!BBHI")
 _FLOW_MOD = struct.Struct("!QQBBHHHIIIH2x")
 """What OpenFlow 1.3 has between the header of a flow entry's change and its match."""
+_FLOW_STATS = struct.Struct("!HB9xH10xQQQ")
+"""What it has before the match of an entry that is read: length, table, priority, cookie, packets, bytes."""
+_MATCH = struct.Struct("!2xH")
 
 log = logging.getLogger(__name__)
+
+
+class FlowEntry:
+    """An entry as a switch reports it, match and instructions still encoded.
+
+    In the place of the framework's class, which takes a tenth of a millisecond to decode one: all but new entries have
+    been decoded before, and are known by their bytes.
+    """
+
+    __slots__ = ("byte_count", "cookie", "instructions", "length", "match", "packet_count", "priority", "table_id")
+    length: int
+    table_id: int
+    priority: int
+    cookie: int
+    packet_count: int
+    byte_count: int
+    match: bytes
+    instructions: bytes
+
+    @classmethod
+    def parser(cls, buffer: bytes, offset: int) -> FlowEntry:
+        """The entry at an offset of a message, as the frameworks ask for it."""
+        entry = cls()
+        fields = _FLOW_STATS.unpack_from(buffer, offset)
+        entry.length, entry.table_id, entry.priority, entry.cookie, entry.packet_count, entry.byte_count = fields
+        match = offset + _FLOW_STATS.size
+        (length,) = _MATCH.unpack_from(buffer, match)
+        instructions = match + (length + 7) // 8 * 8
+        entry.match = bytes(buffer[match:instructions])
+        entry.instructions = bytes(buffer[instructions : offset + entry.length])
+        return entry
 
 
 class OpenFlowSwitch:
@@ -46,6 +80,8 @@ class OpenFlowSwitch:
         self._closed = False
         self._matches: dict[Match, bytes] = {}
         self._encoded_actions: dict[Actions, bytes] = {}
+        self._known_matches: dict[bytes, Match] = {}
+        self._known_actions: dict[bytes, Actions] = {}
 
     def submit(self, changes: Sequence[Change]) -> Ticket:
         ticket = Ticket(self.datapath_id)
@@ -212,15 +248,25 @@ class OpenFlowSwitch:
         instructions += [parser.OFPInstructionGotoTable(table) for name, table in actions if name == "goto"]
         return instructions
 
-    def _decode_flow(self, entry: Any) -> Flow:
+    def _decode_flow(self, entry: FlowEntry) -> Flow:
+        if entry.match not in self._known_matches:
+            self._known_matches[entry.match] = _decode_match(self._parser.OFPMatch.parser(entry.match, 0))
+        if entry.instructions not in self._known_actions:
+            self._known_actions[entry.instructions] = self._decode_instructions(entry.instructions)
+        match, actions = self._known_matches[entry.match], self._known_actions[entry.instructions]
+        return Flow(entry.table_id, entry.priority, entry.cookie, match, actions)
+
+    def _decode_instructions(self, encoded: bytes) -> Actions:
         actions: list[tuple[str, int | str]] = []
-        for instruction in entry.instructions:
+        offset = 0
+        while offset < len(encoded):
+            instruction = self._parser.OFPInstruction.parser(encoded, offset)
+            offset += instruction.len
             if instruction.type == self._protocol.OFPIT_GOTO_TABLE:
                 actions.append(("goto", instruction.table_id))
             else:
                 actions += [self._decode_action(action) for action in instruction.actions]
-        match = _decode_match(entry.match)
-        return Flow(entry.table_id, entry.priority, entry.cookie, match, tuple(actions))
+        return tuple(actions)
 
     def _decode_action(self, action: Any) -> tuple[str, int | str]:
         if action.type == self._protocol.OFPAT_OUTPUT:
@@ -263,6 +309,7 @@ class Framework:
             hint = "scripts/install-ryu" if name == "ryu" else "pip install harmonics-emu[emulate]"
             raise SwitchError(f"{name} can't be loaded ({error}): {hint}") from None
         self._module("controller.ofp_handler")
+        self._module("ofproto.ofproto_v1_3_parser").OFPFlowStatsReply.cls_stats_body_cls = FlowEntry
         if name == "os-ken":
             # Its native hub calls every Exception a wish to end: one in a handler would end all handling, unlogged.
             self._hub.TaskExit = type("TaskExit", (BaseException,), {})

@@ -26,16 +26,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 
 from controller.flows import IPV4, Actions, Flow, Group, Match, Tables, matching
 from harmonics_emu.emulate.control import JobRoutes, NetworkState
 from harmonics_emu.errors import HarmonicsError
+from harmonics_emu.schedulers.interface import HostPair
 from topologies.addressing import MAX_JOBS, datapath_ids, host_interface, host_mac, job_interface, port_numbers
-from topologies.fabric import Fabric, Path, hashed_path_index
+from topologies.fabric import Path, hashed_path_index
 from topologies.shaping import dscp_of_level
 from workloads.job import DEFAULT_LEVEL, LEVELS
 
@@ -47,6 +48,8 @@ DEFAULT_PRIORITY = 100
 PAIR_PRIORITY = 200
 BACKGROUND = "background"
 """The name under which background pairs have their path hashed and their rules reported."""
+JOBS_KEPT = 1024
+"""Of jobs, each with one level and one choice of paths, so many are remembered with their rules."""
 ANY_SUBNET = int(IPv4Address("255.0.255.255"))
 """Mask over the bits of a host's address that are the same in all subnets."""
 
@@ -84,37 +87,78 @@ class SwitchPlan:
 
 def plan_rules(state: NetworkState) -> dict[int, SwitchPlan]:
     """The rules of every switch, by datapath id. InvalidState says what in the state can't be."""
-    planner = _Planner(state)
-    planner.plan(_common.of(planner))
-    return {
-        datapath_id: SwitchPlan(name, datapath_id, tuple(planner.rules[name]), frozenset(planner.groups[name]))
-        for name, datapath_id in planner.datapaths.items()
-    }
+    _check(state)
+    return _memory.planner(state).plan(state)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Rules that belong together, and the select groups, with their switches, that they point to."""
+
+    rules: tuple[Rule, ...]
+    groups: tuple[tuple[str, Group], ...]
 
 
 class _Planner:
-    """One pass over the state; `rules` and `groups` collect what each switch gets."""
+    """Plans for one fabric with the same links down, seed and choice of paths.
+
+    What it has planned for a job it keeps, as most states differ from one before in a few jobs' levels or paths.
+    """
 
     def __init__(self, state: NetworkState) -> None:
-        _check(state)
         self.state = state
         self.fabric = state.fabric
         self.ports = port_numbers(state.fabric)
         self.datapaths = datapath_ids(state.fabric)
-        self.rules: dict[str, list[Rule]] = {name: [] for name in self.datapaths}
-        self.groups: dict[str, set[Group]] = {name: set() for name in self.datapaths}
+        self._rules: list[Rule] = []
+        self._groups: set[tuple[str, Group]] = set()
+        self._common = self._piece(self._plan_common)
+        self._jobs: dict[JobRoutes, _Piece] = {}
 
-    def plan(self, common: Mapping[str, Sequence[Rule]]) -> None:
-        """Rules of jobs and background traffic, beside the `common` ones of each switch."""
-        for switch, rules in common.items():
-            self.rules[switch] += rules
-        for job in self.state.jobs:
-            self._plan_job(job)
-        for src, dst in dict.fromkeys(self.state.background):
+    def serves(self, state: NetworkState) -> bool:
+        """Whether the state is one that this planner plans for."""
+        mine = self.state
+        return (mine.fabric, mine.seed, mine.links_down, mine.paths) == (
+            state.fabric,
+            state.seed,
+            state.links_down,
+            state.paths,
+        )
+
+    def plan(self, state: NetworkState) -> dict[int, SwitchPlan]:
+        """The rules of every switch, by datapath id."""
+        if len(self._jobs) > JOBS_KEPT:
+            self._jobs.clear()
+        pieces = [self._common, *map(self._of_job, state.jobs)]
+        pieces.append(self._piece(partial(self._plan_background, state.background)))
+        rules: dict[str, list[Rule]] = {name: [] for name in self.datapaths}
+        groups: dict[str, set[Group]] = {name: set() for name in self.datapaths}
+        for piece in pieces:
+            for rule in piece.rules:
+                rules[rule.switch].append(rule)
+            for switch, group in piece.groups:
+                groups[switch].add(group)
+        return {
+            datapath_id: SwitchPlan(name, datapath_id, tuple(rules[name]), frozenset(groups[name]))
+            for name, datapath_id in self.datapaths.items()
+        }
+
+    def _of_job(self, job: JobRoutes) -> _Piece:
+        if job not in self._jobs:
+            self._jobs[job] = self._piece(partial(self._plan_job, job))
+        return self._jobs[job]
+
+    def _piece(self, plan: Callable[[], None]) -> _Piece:
+        self._rules, self._groups = [], set()
+        plan()
+        return _Piece(tuple(self._rules), tuple(self._groups))
+
+    def _plan_background(self, pairs: Sequence[HostPair]) -> None:
+        for src, dst in dict.fromkeys(pairs):
             addresses = [str(host_interface(self.fabric.host_index[host]).ip) for host in (src, dst)]
             self._plan_pair(BACKGROUND, (src, dst), addresses, DEFAULT_LEVEL, None)
 
-    def plan_common(self) -> None:
+    def _plan_common(self) -> None:
         """Rules that serve whatever jobs there are."""
         for switch in self.datapaths:
             self._add(switch, INGRESS, MISS_PRIORITY, (), (), "stray")
@@ -241,7 +285,7 @@ class _Planner:
             ports = tuple(sorted({self.ports[leaf][self.fabric.links[path[1]].dst] for path in left}))
             if len(ports) > 1:
                 group = Group(int.from_bytes(_digest(ports, 4), "big") >> 1, ports)
-                self.groups[leaf].add(group)
+                self._groups.add((leaf, group))
                 return (("group", group.number),)
         return self._output(leaf, peer)
 
@@ -266,25 +310,22 @@ class _Planner:
         """Give the switch a rule. Its cookie is a hash of all it says, so it changes whenever the rule does."""
         cookie = int.from_bytes(_digest((switch, table, priority, match, actions), 8), "big")
         flow = Flow(table, priority, cookie, match, actions)
-        self.rules[switch].append(Rule(switch, self.datapaths[switch], flow, purpose, job, src, dst))
+        self._rules.append(Rule(switch, self.datapaths[switch], flow, purpose, job, src, dst))
 
 
-class _Common:
-    """The common rules that were planned last: most states differ from the one before in their jobs alone."""
+class _Memory:
+    """The planner that was used last."""
 
     def __init__(self) -> None:
-        self._last: tuple[Fabric, int, frozenset[str], dict[str, list[Rule]]] | None = None
+        self._last: _Planner | None = None
 
-    def of(self, planner: _Planner) -> dict[str, list[Rule]]:
-        state = planner.state
-        if self._last is None or self._last[:3] != (state.fabric, state.seed, state.links_down):
-            fresh = _Planner(state)
-            fresh.plan_common()
-            self._last = (state.fabric, state.seed, state.links_down, fresh.rules)
-        return self._last[3]
+    def planner(self, state: NetworkState) -> _Planner:
+        if self._last is None or not self._last.serves(state):
+            self._last = _Planner(state)
+        return self._last
 
 
-_common = _Common()
+_memory = _Memory()
 
 
 def _in_any_subnet(block: IPv4Network) -> str:

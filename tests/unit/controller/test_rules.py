@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller import rules
 from controller.flow_table import Packet, SwitchedFabric, Trace
 from controller.rules import InvalidState, plan_rules
 from harmonics_emu.emulate.control import JobRoutes, NetworkState, PairPath
@@ -130,6 +132,19 @@ def test_traffic_goes_round_links_that_are_down(state: NetworkState, data: st.Da
                 assert down.isdisjoint(trace.links)
                 if any(down.isdisjoint(path) for path in fabric.paths(src, dst)):
                     check_delivered(fabric, trace, dst, job.level)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(FABRICS), st.data())
+def test_rules_do_not_depend_on_the_states_that_were_planned_before(fabric: Fabric, data: st.DataObject) -> None:
+    """Jobs come back as they were, at other levels or on other paths, while links go down and up."""
+    links = st.frozensets(st.sampled_from(sorted(fabric.links)), max_size=2)
+    jobs = data.draw(states(fabric)).jobs
+    for _ in range(4):
+        state = msgspec.structs.replace(data.draw(states(fabric)), links_down=data.draw(links))
+        if data.draw(st.booleans()):
+            state = msgspec.structs.replace(state, jobs=jobs, seed=0)
+        assert plan_rules(state) == rules._Planner(state).plan(state)
 
 
 def test_a_link_that_is_down_moves_only_its_own_pairs() -> None:
