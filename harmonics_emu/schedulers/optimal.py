@@ -1,9 +1,9 @@
 """optimal: the best plan that can be found for all jobs to their ends, with a bound on what any plan could reach.
 
-Every plan is judged by the fluid engine over all iterations to come. Judged are the plans of all other policies, orders
-of the jobs as levels on the paths that these chose, and, for jobs that meet on one link, start times that hold a job of
-an early level back until another has finished, from a search over schedules. The bound holds for all schedules, also
-for those that no plan can say (schedulers.exact.bound). docs/schedulers/optimal.md tells more.
+Every plan is judged by the fluid engine over all iterations to come. Judged are the plans of other policies, orders of
+the jobs as levels on the paths that these chose and on balanced ones, and, for jobs that meet on one link, start times
+that hold a job of an early level back until another has finished, from a search over schedules. The bound holds for
+all schedules, also for those that no plan can say (schedulers.exact.bound). docs/schedulers/optimal.md tells more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import permutations, product
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -23,6 +23,8 @@ from harmonics_emu.schedulers.exact.bound import Bound, bound_of
 from harmonics_emu.schedulers.exact.held_starts import held_starts
 from harmonics_emu.schedulers.exact.outlook import JobPlans, Outlook, look_ahead
 from harmonics_emu.schedulers.exact.serial import compile_search
+from harmonics_emu.schedulers.harmonics.spines import choose_spines, demands_of, routes_of
+from harmonics_emu.schedulers.harmonics.views import tasks_of
 from harmonics_emu.schedulers.interface import FunctionPolicy, HostPair, JobPlan, Plan, Snapshot
 from harmonics_emu.schedulers.options import check_options
 from harmonics_emu.schedulers.order_levels import MOST_LEVELS, balanced
@@ -48,6 +50,8 @@ PROVEN = 1e-3
 """A plan within this of the bound, relative, counts as proven to be the best."""
 ALL_ORDERS = 4
 """Jobs up to which every order is tried."""
+FEW_LEVELS = (2, 3)
+"""Where jobs are more than ALL_ORDERS, orders come to so many levels too: last ones then wait for fewer others."""
 PATIENCE = 60
 """Random changes in a row that bring nothing, after which the search ends."""
 
@@ -150,17 +154,24 @@ def _try_seeds(search: Search) -> list[dict[str, dict[HostPair, Path]]]:
         paths = {job: dict(own.paths) for job, own in plan.jobs.items() if own.paths}
         if paths not in chosen:
             chosen.append(paths)
-    return chosen
+    return [*chosen, paths] if (paths := _balanced_paths(snapshot)) and paths not in chosen else chosen
+
+
+def _balanced_paths(snapshot: Snapshot) -> dict[str, dict[HostPair, Path]]:
+    """On the average over time; the search goes on from there."""
+    demands = demands_of(tasks_of(snapshot), snapshot.fabric, snapshot.links_down)
+    if not len(demands.rate):
+        return {}
+    return {job: dict(paths) for job, paths in routes_of(demands, choose_spines(demands)).items()}
 
 
 def _improvements(search: Search, paths: Sequence[dict[str, dict[HostPair, Path]]]) -> Iterator[None]:
     """Judges one plan after another; each step is one evaluation."""
     names = [rest.job.name for rest in search.outlook.rests]
     orders = list(permutations(names)) if len(names) <= ALL_ORDERS else [tuple(_order(search.best, names))]
-    for way in paths:
-        for order in orders:
-            search.judge(_levels(order, way), "order")
-            yield
+    for way, count, order in product(paths, _level_counts(names), orders):
+        search.judge(_levels(order, way, count=count), "order")
+        yield
     for way in paths:
         for order in orders[: math.factorial(ALL_ORDERS)]:
             if (starts := held_starts(search.outlook, order, way, search.deadline)) is not None:
@@ -192,9 +203,13 @@ def _random_changes(search: Search, names: Sequence[str]) -> Iterator[None]:
             moved = order.pop(draw.randrange(len(order)))
             order.insert(draw.randrange(len(order) + 1), moved)
             ways = {name: dict(plan.paths) for name, plan in plans.items()}
-            plans = dict(_levels(order, ways))
+            plans = dict(_levels(order, ways, count=draw.choice(_level_counts(names))))
         in_vain = 0 if search.judge(plans, "random change") else in_vain + 1
         yield
+
+
+def _level_counts(names: Sequence[str]) -> tuple[int, ...]:
+    return (MOST_LEVELS,) if len(names) <= ALL_ORDERS else (MOST_LEVELS, *FEW_LEVELS)
 
 
 def _order(plans: JobPlans, names: Sequence[str]) -> list[str]:
@@ -205,10 +220,11 @@ def _levels(
     order: Sequence[str],
     paths: Mapping[str, Mapping[HostPair, Path]],
     starts: Mapping[str, tuple[float, ...]] | None = None,
+    count: int = MOST_LEVELS,
 ) -> dict[str, JobPlan]:
     return {
         name: JobPlan(level=level, paths=paths.get(name, {}), starts_s=(starts or {}).get(name, ()))
-        for name, level in zip(order, balanced(len(order), MOST_LEVELS), strict=True)
+        for name, level in zip(order, balanced(len(order), count), strict=True)
     }
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from random import Random
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from harmonics_emu.schedulers.harmonics.global_coordinator import candidates_for
 from harmonics_emu.schedulers.harmonics.local_scheduler import LocalScheduler
 from harmonics_emu.schedulers.harmonics.memory import Memory, known_of
 from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View
+from harmonics_emu.schedulers.harmonics.orders import levels_in, shared_links
 from harmonics_emu.schedulers.harmonics.rollout import Judge, Starts
 from harmonics_emu.schedulers.harmonics.settings import Settings
 from harmonics_emu.schedulers.harmonics.spines import Demands, choose_spines, demands_of, routes_of
@@ -23,7 +24,7 @@ from harmonics_emu.schedulers.harmonics.stopwatch import Stopwatch
 from harmonics_emu.schedulers.harmonics.views import Crossings, Problem, Routes
 from harmonics_emu.schedulers.interface import Snapshot
 from harmonics_emu.schedulers.order_levels import FIRST_LEVEL, MOST_LEVELS
-from topologies.fabric import Path
+from harmonics_emu.simulate.kernel.sharing import Flags
 from workloads.job import DEFAULT_LEVEL
 
 FEW_JOBS = 64
@@ -32,8 +33,18 @@ ROUTED_JOBS = 12
 """Up to so many, orders are searched on several choices of routes; for more, on balanced ones."""
 ROLLOUT_ITERATIONS, ROLLOUT_ITERATIONS_EACH = 150, 8
 """Of all jobs in one rollout, and of each, as far as it has so many: the first few don't show who waits for long."""
-SEARCH_ITERATIONS = 4_000
-"""Of all rollouts of a search for an order, and of one for routes."""
+SEARCH_ITERATIONS = 3_000
+"""Of all rollouts of a search for an order."""
+WALKS = 2
+"""Searches for paths and levels together, from the best that were found on different paths."""
+WALK_ITERATIONS, WALK_PATIENCE = 20_000, 4
+"""Of all rollouts of one; steps in vain, by transfers and jobs, that end it."""
+WALK_WORK = 640_000
+"""The same times jobs, at most: an iteration among more jobs takes longer."""
+MOST_PATHS = 64
+"""Of the paths of a transfer, so many are tried."""
+FINAL_ITERATIONS = 600
+"""Of one rollout of those that searches found to be the best."""
 LAST_ITERATIONS = 2_000
 """Of the last rollouts, which compare with fair sharing once more: to the jobs' ends, if they suffice."""
 DRAWS = 2
@@ -120,13 +131,23 @@ class Epoch:
         choices: list[Routes] = [balanced]
         if balanced and len(self._all) <= ROUTED_JOBS:
             choices += [{}, self.watch.one("spines", self._routes_by_intensity)]
-        outcomes = [self._few(routes) for routes in choices]
-        best = min(outcomes, key=_cost)
+        bests = [self._best(self._few(routes)) for routes in choices]
         if balanced:
-            best = self.watch.one("routes", partial(self._reroute, best, demands))
-            again = self.watch.one("coordinator", partial(self._reorder, best))
-            best = min(best, again, key=_cost)
-        return best
+            bests.sort(key=_cost)
+            walks = (self._walk(best, demands, self._seed + number) for number, best in enumerate(bests[:WALKS]))
+            bests = self.watch.one("routes", lambda: list(walks))
+        return self._best(bests)
+
+    def _best(self, outcomes: Sequence[Outcome]) -> Outcome:
+        """On longer rollouts than those of the searches that found them: short ones flatter what was found by them."""
+        return self.watch.one("coordinator", lambda: min(self._judged(outcomes), key=_cost))
+
+    def _judged(self, outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
+        for routes, group in groupby(outcomes, key=lambda outcome: outcome.routes):
+            views = self._views(self.problem.crossings(routes), self._all, FINAL_ITERATIONS)
+            judge = Judge(views)
+            for outcome in group:
+                yield replace(outcome, cost=judge.cost(_in_order(views[0], outcome.levels)))
 
     def _routes_by_intensity(self) -> Routes:
         """As Crux chooses them: jobs with the most work for each second of link first."""
@@ -159,7 +180,7 @@ class Epoch:
     def _propose(self, rack: int, view: View) -> EpochReport:
         return LocalScheduler(rack, self._seed).propose(0, view, self._deadline(RACK_PART))
 
-    def _few(self, routes: Routes) -> Outcome:
+    def _few(self, routes: Routes) -> list[Outcome]:
         """All tasks are judged together, on all their links."""
         crossings = self.problem.crossings(routes)
         reports = self._reports(crossings) if self._settings.local else []
@@ -168,41 +189,55 @@ class Epoch:
             "coordinator",
             partial(order_few, views, reports, SEARCH_ITERATIONS, self._deadline(0.5), self._seed, guard=False),
         )
-        return Outcome(routes, _by_number(views[0], found.levels), {}, found.cost, found.late)
+        return [
+            Outcome(routes, _by_number(views[0], levels), {}, late=found.late)
+            for levels in (found.levels, *found.runners_up)
+        ]
 
-    def _reorder(self, best: Outcome) -> Outcome:
-        """Another search for an order, on the routes that were found since the first one."""
-        views = self._views(self.problem.crossings(best.routes), self._all)
-        found = order_few(views, [], SEARCH_ITERATIONS, self._deadline(0.5), self._seed + 1, guard=False)
-        levels = _by_number(views[0], found.levels)
-        return replace(best, levels=levels, cost=found.cost, late=best.late or found.late)
-
-    def _reroute(self, best: Outcome, demands: Demands) -> Outcome:
-        """Single transfers take other paths, as long as that brings something."""
+    def _walk(self, best: Outcome, demands: Demands, seed: int) -> Outcome:
+        """Other paths and other levels in turn, as long as that brings something: the one depends on the other."""
         deadline = self._deadline(0.5)
-        draw, spent, in_vain = Random(self._seed), 0, 0
-        while spent < SEARCH_ITERATIONS and in_vain < 2 * len(demands.rate):
+        views = self._views(self.problem.crossings(best.routes), self._all)
+        best = replace(best, cost=Judge(views).cost(_in_order(views[0], best.levels)))
+        shared = shared_links(views[0])
+        of_job: dict[str, list[int]] = {}
+        for transfer, owner in enumerate(demands.owner):
+            of_job.setdefault(owner, []).append(transfer)
+        jobs, draw, spent, in_vain = list(of_job), Random(seed), 0, 0
+        most = min(WALK_ITERATIONS, WALK_WORK // len(self._all))
+        while spent < most and in_vain < WALK_PATIENCE * (len(demands.rate) + len(self._all)):
             if time.monotonic() > deadline:
                 return replace(best, late=True)
-            transfer = draw.randrange(len(demands.rate))
-            routes = {name: dict(paths) for name, paths in best.routes.items()}
-            src, dst = demands.pair[transfer]
-            path = draw.choice(self._paths_up(src, dst))
-            routes.setdefault(demands.owner[transfer], {})[src, dst] = path
             in_vain += 1
-            if routes == best.routes:
+            routes, levels = best.routes, best.levels
+            match draw.randrange(3):
+                case 0:
+                    transfer = draw.randrange(len(demands.rate))
+                    routes = self._rerouted(routes, demands, [transfer], draw.randrange(MOST_PATHS))
+                case 1:
+                    routes = self._rerouted(routes, demands, of_job[draw.choice(jobs)], draw.randrange(MOST_PATHS))
+                case _:
+                    levels = _moved(levels, views[0], shared, draw)
+            if (routes, levels) == (best.routes, best.levels):
                 continue
-            views = self._views(self.problem.crossings(routes), self._all)
-            judge = Judge(views)
-            cost = judge.cost(_in_order(views[0], best.levels))
+            tried = self._views(self.problem.crossings(routes), self._all) if routes is not best.routes else views
+            judge = Judge(tried)
+            cost = judge.cost(_in_order(tried[0], levels))
             spent += judge.spent
             if cost < _cost(best):
-                best, in_vain = replace(best, routes=routes, cost=cost), 0
+                best, in_vain = replace(best, routes=routes, levels=levels, cost=cost), 0
+                views, shared = tried, shared_links(tried[0])
         return best
 
-    def _paths_up(self, src: str, dst: str) -> list[Path]:
+    def _rerouted(self, routes: Routes, demands: Demands, transfers: Sequence[int], number: int) -> Routes:
+        """All of some transfers on the path of this number, counted round, of those that are up."""
         snapshot = self.problem.snapshot
-        return [path for path in snapshot.fabric.paths(src, dst) if snapshot.links_down.isdisjoint(path)]
+        found = {name: dict(paths) for name, paths in routes.items()}
+        for transfer in transfers:
+            src, dst = demands.pair[transfer]
+            paths = [path for path in snapshot.fabric.paths(src, dst) if snapshot.links_down.isdisjoint(path)]
+            found.setdefault(demands.owner[transfer], {})[src, dst] = paths[number % len(paths)]
+        return found
 
     def _finish(self, best: Outcome) -> Outcome:
         """Start times, where they help, and a last look at fair sharing; both on longer rollouts."""
@@ -320,3 +355,14 @@ def _by_number(view: View, levels: Sequence[int]) -> dict[int, int]:
 
 def _in_order(view: View, levels: dict[int, int]) -> list[int]:
     return [levels.get(job.number, DEFAULT_LEVEL) for job in view.jobs]
+
+
+def _moved(levels: Mapping[int, int], view: View, shared: Flags, draw: Random) -> dict[int, int]:
+    """One job elsewhere in the order, or only on another level."""
+    numbers = [job.number for job in view.jobs]
+    order = sorted(range(len(numbers)), key=lambda position: levels.get(numbers[position], DEFAULT_LEVEL))
+    position = order.pop(draw.randrange(len(order)))
+    if draw.random() < 0.5:
+        order.insert(draw.randrange(len(order) + 1), position)
+        return _by_number(view, levels_in(order, shared))
+    return {**levels, numbers[position]: draw.randrange(FIRST_LEVEL, FIRST_LEVEL + MOST_LEVELS)}

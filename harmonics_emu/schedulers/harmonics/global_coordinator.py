@@ -8,6 +8,7 @@ a handful of candidates that follow from the jobs' figures, in time near-linear 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -46,7 +47,8 @@ def order_few(
     found = best_order(views[0], judge, orders, most, deadline, seed, guard)
     if entangled:
         other = best_order(views[0], judge, orders, iterations, deadline, seed, guard, FEW_LEVELS)
-        found = min(found, other, key=lambda one: one.cost)
+        first, second = sorted((found, other), key=lambda one: one.cost)
+        found = replace(first, runners_up=(*first.runners_up, second.levels, *second.runners_up))
     return found
 
 

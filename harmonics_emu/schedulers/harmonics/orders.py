@@ -24,6 +24,8 @@ PATIENCE = 6
 """Moves in vain, by the number of jobs, after which a search begins elsewhere."""
 KICK, KICKS = 3, 4
 """How many moves away, and how often."""
+RUNNERS_UP = 5
+"""Beside the best order: a longer rollout may see them in another order."""
 ALL_ORDERS = 4
 """Up to so many jobs that share links, every order is tried."""
 
@@ -53,7 +55,7 @@ def levels_in(order: Sequence[int], shared: Flags) -> list[int]:
 class Found:
     """The best of the orders that were looked at. order: None for fair sharing. costs: of fair, then of those given.
 
-    late: whether the deadline ended the search.
+    late: whether the deadline ended the search. runners_up: the levels of the next best ones.
     """
 
     order: Order | None
@@ -61,6 +63,7 @@ class Found:
     cost: float
     costs: tuple[float, ...]
     late: bool
+    runners_up: tuple[tuple[int, ...], ...] = ()
 
 
 def levels_of(order: Sequence[int], levels: int) -> list[int]:
@@ -111,7 +114,9 @@ def best_order(
             search.cost((*start, *others))
     else:
         search.move(first, movable, iterations, Random(seed))
-    return Found(search.best[1], tuple(search.best[2]), search.best[0], tuple(costs), search.late)
+    levels = tuple(search.best[2])
+    runners_up = tuple(other for other in search.ranked() if other != levels)[:RUNNERS_UP]
+    return Found(search.best[1], levels, search.best[0], tuple(costs), search.late, runners_up)
 
 
 class _Search:
@@ -121,6 +126,10 @@ class _Search:
         self.best: tuple[float, Order | None, list[int]] = math.inf, None, []
         self._judge, self._levels_for, self._deadline = judge, levels_for, deadline
         self._known: dict[tuple[int, ...], float] = {}
+
+    def ranked(self) -> list[tuple[int, ...]]:
+        """All levels that were looked at, the best first."""
+        return sorted(self._known, key=lambda levels: (self._known[levels], levels))
 
     @property
     def late(self) -> bool:

@@ -6,11 +6,11 @@ A collective under way is taken to end when the snapshot expects it to: what is 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harmonics_emu.schedulers.exact.outlook import begun
 from harmonics_emu.schedulers.harmonics.figures import Figures
@@ -192,7 +192,7 @@ class Problem:
         """Of one rack's links, or of all."""
         spans = [slice(c.first[entity], c.first[entity + 1]) for entity in entities]
         inside = [np.ones(s.stop - s.start, np.bool_) if rack is None else c.rack[c.link[s]] == rack for s in spans]
-        users = Counter(link for span, own in zip(spans, inside, strict=True) for link in c.link[span][own].tolist())
+        contended = _contended(c, spans, inside)
         total = sum(self.tasks[entity].iterations for entity in entities if entity < len(self.tasks))
         part = min(1.0, most / total) if total else 1.0
         jobs: list[JobView] = []
@@ -200,7 +200,7 @@ class Problem:
         used: set[int] = set()
         for entity, span, own in zip(entities, spans, inside, strict=True):
             link, usage = c.link[span], c.usage[span]
-            named = own & np.array([users[number] > 1 for number in link.tolist()], np.bool_)
+            named = own & np.array([number in contended for number in link.tolist()], np.bool_)
             cap = float((c.capacity[link] / usage)[~named].min(initial=math.inf))
             crossed = tuple(link[named].tolist()), tuple(usage[named].tolist())
             used.update(crossed[0])
@@ -249,6 +249,30 @@ class Problem:
                 drawn_s = np.maximum(drawn_s + task.state.jitter_s * noise, 0.0)
             self._draws[key] = tuple(drawn_s.tolist())
         return self._draws[key]
+
+
+def _contended(c: Crossings, spans: Sequence[slice], inside: Sequence[NDArray[np.bool_]]) -> set[int]:
+    """Links that two or more entities share, but for those that are never the first to be full."""
+    loads: dict[int, dict[int, float]] = {}
+    for entity, (span, own) in enumerate(zip(spans, inside, strict=True)):
+        link = c.link[span][own]
+        with np.errstate(divide="ignore"):
+            load = c.usage[span][own] / c.capacity[link]
+        for number, part in zip(link.tolist(), load.tolist(), strict=True):
+            loads.setdefault(number, {})[entity] = part
+    by_users: dict[tuple[int, ...], list[int]] = {}
+    for number, users in loads.items():
+        if len(users) > 1:
+            by_users.setdefault(tuple(users), []).append(number)
+    found: set[int] = set()
+    for links in by_users.values():
+        kept: list[int] = []
+        for number in sorted(links, key=lambda link: (-sum(loads[link].values()), link)):
+            own_loads = loads[number]
+            if not any(all(loads[other][user] >= part for user, part in own_loads.items()) for other in kept):
+                kept.append(number)
+        found.update(kept)
+    return found
 
 
 def _without_cut_off(snapshot: Snapshot) -> Snapshot:

@@ -109,11 +109,22 @@ def test_a_link_inside_a_host_belongs_to_its_rack() -> None:
     assert list(views.rack_views(views.crossings({}), NO_LIMIT)) == [1]
 
 
+def test_of_links_that_the_same_jobs_share_the_fullest_counts() -> None:
+    # Both jobs cross their rack's uplink and the other's downlink; job2 only the latter, and so both links count.
+    two = whole_view(snapshot_of(fabric(), [job(0), job(1, bucket_bytes=(500_000,))]))
+    assert [len(one.links) for one in two.jobs] == [1, 1]
+    jobs = [job(0), job(1), job(2, hosts=("r0h3", "r1h3")), job(3, hosts=("r1h2", "r1h3"))]
+    more = whole_view(snapshot_of(fabric(), jobs))
+    users = [{one.number for one in more.jobs if link in one.links} for link in more.capacity]
+    assert all(len(those) > 1 for those in users)
+    assert len({frozenset(those) for those in users}) == len(users)
+
+
 def test_background_is_steady_and_no_job() -> None:
     flow = Background("r0h5", "r1h5", 2 * MBIT)
     view = whole_view(replace(snapshot_of(fabric(), [job(0)]), background=(flow,)))
     (steady,) = view.steady
-    assert (steady.cap, steady.iterations, len(steady.links)) == (2 * MBIT / 8, 0, 2)
+    assert (steady.cap, steady.iterations, len(steady.links)) == (2 * MBIT / 8, 0, 1)
     assert [one.number for one in view.jobs] == [0]
 
 
