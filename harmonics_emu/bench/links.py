@@ -5,19 +5,18 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 import msgspec
 
+from harmonics_emu.bench.sandboxed import measure_inside
 from harmonics_emu.cli.output import print_json, print_table
 from harmonics_emu.emulate.capacity import Stream, measure_goodput, measure_streams
 from harmonics_emu.emulate.control import network_state
 from harmonics_emu.emulate.job_queues import JobQueues, Lane
 from harmonics_emu.emulate.logs import Logs
-from harmonics_emu.emulate.sandbox import enter_sandbox, python_command, start_sandbox
-from harmonics_emu.errors import RunFailed
+from harmonics_emu.emulate.sandbox import enter_sandbox
 from harmonics_emu.schedulers.interface import JobPlan, Plan
 from topologies.addressing import job_interface
 from topologies.fabric import Fabric
@@ -30,7 +29,6 @@ GOODPUT_RATES = (10, 50, 100, 500, 1000, 2000)
 BAND_RATES = (10, 100, 1000)
 OPPOSED_RATE = 100
 MEASURED_S, SETTLE_S = 4.0, 1.0
-DEADLINE_S = 120.0
 
 
 @click.command("links")
@@ -52,14 +50,8 @@ def command(as_json: bool) -> None:
 
 
 def measure(kind: str, mbit: int) -> dict[str, Any]:
-    with TemporaryDirectory(prefix="harmonics-") as logs:
-        command = python_command("harmonics_emu.bench.links", kind, str(mbit), logs)
-        with Logs(Path(logs)).open("bench.log") as log:
-            process = start_sandbox(command, log=log, stdin=None)
-        answer, _ = process.communicate(timeout=DEADLINE_S)
-        if process.returncode != 0 or not answer:
-            raise RunFailed(f"bench links: {(Path(logs) / 'bench.log').read_text()[-500:]}")
-        return {"kind": kind, "mbit": mbit, "shares": msgspec.json.decode(answer)}
+    shares = measure_inside("harmonics_emu.bench.links", kind, str(mbit))
+    return {"kind": kind, "mbit": mbit, "shares": shares}
 
 
 def _inside(kind: str, rate_bps: int, logs: Path) -> list[float]:

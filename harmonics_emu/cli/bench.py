@@ -7,7 +7,7 @@ import click
 from harmonics_emu import bench
 from harmonics_emu.cli.main import CommandFiles
 
-HELPERS = {"beside_simgrid", "cluster", "entangled", "simgrid_program", "synthetic_capture"}
+HELPERS = {"beside_simgrid", "cluster", "entangled", "sandboxed", "simgrid_program", "synthetic_capture"}
 
 
 @click.group("bench", cls=CommandFiles, package=bench, helpers=HELPERS)
