@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harmonics_emu.evidence.address_groups import groups_of_run
+from harmonics_emu.evidence.address_groups import Groups, groups_of_run
 from harmonics_emu.evidence.contention import LinkContention, Use, contention_on
 from harmonics_emu.evidence.examine import examine
 from harmonics_emu.evidence.paces import Paces
@@ -41,8 +41,12 @@ def captured_traffic(recorded: RecordedRun) -> Traffic | None:
     files = capture_files(recorded.directory)
     if not files:
         return None
-    groups = groups_of_run(recorded.fabric, recorded.jobs)
-    return examine(files, groups=groups, fabric=recorded.fabric).traffic
+    return examine(files, groups=captured_groups(recorded), fabric=recorded.fabric).traffic
+
+
+def captured_groups(recorded: RecordedRun) -> Groups:
+    """The run's jobs as their packets tell them."""
+    return groups_of_run(recorded.fabric, recorded.jobs)
 
 
 def capture_files(directory: Path) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ BAR, GAP, LEFT, WIDTH = 22.0, 8.0, 160.0, 560.0
 def comparison_report(directory: Path) -> str:
     """The HTML document of a comparison, from its directory's files alone. Timelines are of each first repeat."""
     comparison = read_comparison(directory)
-    manifest = _manifest(directory)
+    manifest = read_manifest(directory)
     runs = first_runs(directory, comparison, manifest)
     end_s = max((end_of(run) for run in runs.values()), default=1.0)
     look_s = max((first_look_s(run.iterations, end_s) for run in runs.values()), default=end_s)
@@ -35,7 +35,7 @@ def comparison_report(directory: Path) -> str:
         (directory / "scenario.yaml").read_text(encoding="utf-8") if (directory / "scenario.yaml").is_file() else ""
     )
     sections = [
-        Section("summary", "Summary", [_slowdowns(comparison), _policies(comparison), _jobs(comparison)]),
+        Section("summary", "Summary", [slowdowns(comparison), _policies(comparison), _jobs(comparison)]),
         Section("timeline", "Timelines", _stacked(runs, lambda run: timeline(run.iterations, end_s, look_s))),
         Section("links", "Links", _stacked(runs, link_figure)),
         Section("iterations", "Iteration times", _stacked(runs, lambda run: distributions(run, longest_s))),
@@ -64,7 +64,7 @@ def first_runs(directory: Path, comparison: Comparison, manifest: Mapping[str, A
     }
 
 
-def _manifest(directory: Path) -> dict[str, Any]:
+def read_manifest(directory: Path) -> dict[str, Any]:
     try:
         return msgspec.json.decode((directory / MANIFEST).read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.DecodeError) as error:
@@ -83,7 +83,7 @@ def _stacked(runs: Mapping[str, RecordedRun], draw: Any) -> Child:
     return [[element("h3", name), draw(run)] for name, run in runs.items()] or element("p", "The runs are not there.")
 
 
-def _slowdowns(comparison: Comparison) -> Markup:
+def slowdowns(comparison: Comparison) -> Markup:
     """S of each policy as bars from 1 on, with intervals."""
     values = {name: policy.S for name, policy in comparison.policies.items()}
     known = [

@@ -1,14 +1,19 @@
-"""The figures of a run's report as SVG files of their own, for papers and slides."""
+"""The figures of a report as files of their own, for papers and slides."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from harmonics_emu.evidence.recorded_run import RecordedRun
+from harmonics_emu.ownership import Owner
+from harmonics_emu.report.comparison_report import first_runs, read_manifest, slowdowns
 from harmonics_emu.report.markup import Markup, element, number
+from harmonics_emu.report.pictures import png_available, png_of
 from harmonics_emu.report.run_report import distributions, end_of, link_figure
 from harmonics_emu.report.timeline import KINDS, boxes_of, first_look_s, path_of
-from harmonics_emu.results.run_directory import file_name
+from harmonics_emu.results.run_directory import file_name, write_file
+from harmonics_emu.results.schema import read_comparison
 
 STYLE = (
     "text{font:11px sans-serif;fill:#444}.compute,.bar{fill:#3b6fb6}.straggler{fill:#9aa0a8}.gate{fill:#8a4fa3}"
@@ -27,6 +32,28 @@ def figures(recorded: RecordedRun) -> Iterator[tuple[str, str]]:
         yield ("links.svg" if place == 0 else f"links-{place}.svg"), _standalone(picture)
     for name, picture in zip(recorded.iterations, _pictures(str(distributions(recorded))), strict=False):
         yield f"iterations-{file_name(name)}.svg", _standalone(picture)
+
+
+def write_figures(directory: Path, drawn: Iterable[tuple[str, str]], owner: Owner | None) -> str:
+    """Write each figure as SVG, and as PNG where that is available; says in one line what was written."""
+    also_png, count = png_available(), 0
+    for name, picture in drawn:
+        count += 1
+        write_file(directory, name, picture.encode(), owner)
+        if also_png:
+            write_file(directory, name.removesuffix(".svg") + ".png", png_of(picture), owner)
+    how = "SVG and PNG" if also_png else "SVG (for PNG: pip install 'harmonics-emu[plots]')"
+    return f"Wrote {count} figures to {directory} as {how}"
+
+
+def comparison_figures(directory: Path) -> Iterator[tuple[str, str]]:
+    """Of a comparison: the policies' slowdowns, then the figures of each policy's first repeat, named after it."""
+    comparison = read_comparison(directory)
+    for picture in _pictures(str(slowdowns(comparison))):
+        yield "slowdowns.svg", _standalone(picture)
+    for label, recorded in first_runs(directory, comparison, read_manifest(directory)).items():
+        for name, picture in figures(recorded):
+            yield f"{file_name(label)}-{name}", picture
 
 
 def _pictures(markup: str) -> Iterator[str]:

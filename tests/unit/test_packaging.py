@@ -231,7 +231,7 @@ def test_the_core_loads_without_its_extras() -> None:
     """Every module of harmonics_emu but the emulator's, in an interpreter that can't import any extra's library."""
     program = """
 import importlib, pkgutil, sys
-for name in ("mininet", "os_ken", "scapy", "torch", "matplotlib", "ortools", "pyarrow"):
+for name in ("mininet", "os_ken", "scapy", "torch", "resvg_py", "ortools", "pyarrow"):
     sys.modules[name] = None
 import harmonics_emu
 count = 0
