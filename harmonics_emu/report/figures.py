@@ -9,7 +9,7 @@ from harmonics_emu.evidence.recorded_run import RecordedRun
 from harmonics_emu.ownership import Owner
 from harmonics_emu.report.comparison_report import first_runs, read_manifest, slowdowns
 from harmonics_emu.report.markup import Markup, element, number
-from harmonics_emu.report.pictures import png_available, png_of
+from harmonics_emu.report.pictures import png_of, why_no_png
 from harmonics_emu.report.run_report import distributions, end_of, link_figure
 from harmonics_emu.report.timeline import KINDS, boxes_of, first_look_s, path_of
 from harmonics_emu.results.run_directory import file_name, write_file
@@ -36,13 +36,13 @@ def figures(recorded: RecordedRun) -> Iterator[tuple[str, str]]:
 
 def write_figures(directory: Path, drawn: Iterable[tuple[str, str]], owner: Owner | None) -> str:
     """Write each figure as SVG, and as PNG where that is available; says in one line what was written."""
-    also_png, count = png_available(), 0
+    missing, count = why_no_png(), 0
     for name, picture in drawn:
         count += 1
         write_file(directory, name, picture.encode(), owner)
-        if also_png:
+        if missing is None:
             write_file(directory, name.removesuffix(".svg") + ".png", png_of(picture), owner)
-    how = "SVG and PNG" if also_png else "SVG (for PNG: pip install 'harmonics-emu[plots]')"
+    how = "SVG and PNG" if missing is None else f"SVG ({missing})"
     return f"Wrote {count} figures to {directory} as {how}"
 
 

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from functools import cache
 
-from harmonics_emu.errors import HarmonicsError
-
 WIDTH = 1800
 """Pixels: twice what a page shows."""
 FAMILIES = ("DejaVu Sans", "Liberation Sans", "Noto Sans", "Arial", "Helvetica", "Verdana")
 PROBE = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 20 20">{}</svg>'
 
 
-def png_available() -> bool:
-    """Whether the extra `plots` is installed."""
+def why_no_png() -> str | None:
+    """What is missing for PNG, as what to do about it; None where nothing is."""
     try:
         import resvg_py
     except ImportError:
-        return False
-    return bool(resvg_py)
+        return "for PNG: pip install 'harmonics-emu[plots]'"
+    assert resvg_py
+    return None if _family() else f"for PNG install a font, one of {', '.join(FAMILIES)}"
 
 
 def png_of(svg: str) -> bytes:
-    """The picture on white, WIDTH pixels wide. HarmonicsError where the machine has no font for its text."""
+    """The picture on white, WIDTH pixels wide, where `why_no_png` finds nothing missing."""
     import resvg_py
 
-    return bytes(resvg_py.svg_to_bytes(svg_string=svg, width=WIDTH, background="#ffffff", sans_serif_family=_family()))
+    family = _family()
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, width=WIDTH, background="#ffffff", sans_serif_family=family))
 
 
 @cache
-def _family() -> str:
+def _family() -> str | None:
     """A font that is there. The library leaves text out without a word where its font is not."""
     import resvg_py
 
@@ -38,4 +38,4 @@ def _family() -> str:
     for family in FAMILIES:
         if resvg_py.svg_to_bytes(svg_string=text, sans_serif_family=family) != blank:
             return family
-    raise HarmonicsError(f"no font to draw text with; install one of {', '.join(FAMILIES)}")
+    return None

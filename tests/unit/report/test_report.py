@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,14 +14,11 @@ from click.testing import CliRunner
 
 from harmonics_emu.cli.main import main
 from harmonics_emu.comparing import compare_policies
-from harmonics_emu.errors import HarmonicsError
 from harmonics_emu.evidence.recorded_run import load_recorded_run
 from harmonics_emu.records import LINK_SAMPLE
-from harmonics_emu.report import pictures
 from harmonics_emu.report.comparison_report import comparison_report
 from harmonics_emu.report.heat_map import utilisation
 from harmonics_emu.report.markup import VOID, Markup, element, joined
-from harmonics_emu.report.pictures import WIDTH, png_of
 from harmonics_emu.report.run_report import run_report
 from harmonics_emu.runs import run
 from harmonics_emu.scenario import load_scenario, parse_scenario
@@ -151,30 +147,14 @@ def test_utilisation_shares_samples_out_evenly() -> None:
 def test_figures_stand_alone(directory: Path, tmp_path: Path) -> None:
     told = CliRunner().invoke(main, ["report", str(directory), "--figures", str(tmp_path / "figures")])
     assert told.exit_code == 0, told.output
-    written = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    written = sorted(path.name for path in (tmp_path / "figures").glob("*.svg"))
     jobs = ("bert", "gpt2", "vgg16", "vgg19")
-    names = [*(f"iterations-{job}" for job in jobs), "links", "timeline"]
-    assert written == sorted(f"{name}.{kind}" for name in names for kind in ("png", "svg"))
-    for path in (tmp_path / "figures").glob("*.png"):
-        width, height = struct.unpack(">II", path.read_bytes()[16:24])
-        assert (width, height > 50, len(path.read_bytes()) > 5_000) == (WIDTH, True, True)
+    assert written == [*(f"iterations-{job}.svg" for job in jobs), "links.svg", "timeline.svg"]
     for path in (tmp_path / "figures").glob("*.svg"):
         root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert root.find(".//{http://www.w3.org/2000/svg}style") is not None
         assert len(list(root.iter())) > 5
-
-
-def test_pictures_have_their_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    bare = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 200 40"><style>{}</style>{}</svg>'
-    written = bare.format("text{font:11px sans-serif}", '<text x="10" y="20">leaf0&gt;spine0</text>')
-    assert png_of(written)[:8] == b"\x89PNG\r\n\x1a\n"
-    assert len(png_of(written)) > len(png_of(bare.format("", ""))) + 1000
-    monkeypatch.setattr(pictures, "FAMILIES", ("No Such Font",))
-    pictures._family.cache_clear()
-    with pytest.raises(HarmonicsError, match="no font to draw text with; install one of No Such Font"):
-        png_of(written)
-    pictures._family.cache_clear()
 
 
 def test_figures_of_a_comparison_are_of_each_policy(tmp_path: Path) -> None:
@@ -183,6 +163,6 @@ def test_figures_of_a_comparison_are_of_each_policy(tmp_path: Path) -> None:
     told = CliRunner().invoke(main, ["report", str(tmp_path / "c"), "--figures", str(tmp_path / "f")])
     assert told.exit_code == 0, told.output
     written = {path.name for path in (tmp_path / "f").iterdir()}
-    assert {"slowdowns.png", "fair-timeline.png", "crux-timeline.svg", "crux-links.png"} <= written
+    assert {"slowdowns.svg", "fair-timeline.svg", "crux-timeline.svg", "crux-links.svg"} <= written
     told = CliRunner().invoke(main, ["report", str(tmp_path / "c"), "--series", str(tmp_path / "s")])
     assert (told.exit_code, "name one of those" in told.output) == (2, True)
