@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations, product
@@ -22,14 +23,15 @@ from harmonics_emu.scenario.quantities import parse_positive_time
 from harmonics_emu.schedulers.exact.bound import Bound, bound_of
 from harmonics_emu.schedulers.exact.held_starts import held_starts
 from harmonics_emu.schedulers.exact.outlook import JobPlans, Outlook, look_ahead
+from harmonics_emu.schedulers.exact.quick import QuickObjective
 from harmonics_emu.schedulers.exact.serial import compile_search
 from harmonics_emu.schedulers.harmonics.spines import choose_spines, demands_of, routes_of
 from harmonics_emu.schedulers.harmonics.views import tasks_of
 from harmonics_emu.schedulers.interface import FunctionPolicy, HostPair, JobPlan, Plan, Snapshot
 from harmonics_emu.schedulers.options import check_options
-from harmonics_emu.schedulers.order_levels import MOST_LEVELS, balanced
+from harmonics_emu.schedulers.order_levels import FIRST_LEVEL, MOST_LEVELS, balanced
 from harmonics_emu.schedulers.registry import find_policy
-from topologies.fabric import Path
+from topologies.fabric import Fabric, Path
 
 SEEDS = ("fair", "crux", "srpt", "sincronia", "varys", "priority", "cassini")
 """Policies whose plans are tried first."""
@@ -52,39 +54,55 @@ ALL_ORDERS = 4
 """Jobs up to which every order is tried."""
 FEW_LEVELS = (2, 3)
 """Where jobs are more than ALL_ORDERS, orders come to so many levels too: last ones then wait for fewer others."""
-PATIENCE = 60
-"""Random changes in a row that bring nothing, after which the search ends."""
+SAME = 1e-9
+PATIENCE, LEAST_PATIENCE = 3, 60
+"""Random changes in a row that bring nothing, by the number of jobs and choices of paths, after which the search goes
+on elsewhere."""
+KICK, KICKS = 4, 8
+"""How many changes away from the best plan that is, and how often in a row without a better one."""
 
 
 @dataclass
 class Search:
-    """The best plan so far. found: seconds from the beginning, objective and source of each better one."""
+    """The best plan so far. found: seconds from the beginning, objective and source of each better one.
+
+    fair, exact_s: the objective of fair sharing, by the fluid engine, and how long that took. quick: once it is there,
+    plans are judged by it, until `settle`; none of them has rates by then.
+    """
 
     outlook: Outlook
     began: float
     deadline: float
     best: JobPlans = field(default_factory=dict)
     objective: float = math.inf
+    fair: float = math.inf
+    exact_s: float = 0.0
     found: list[dict[str, Any]] = field(default_factory=list)
     evaluations: int = 0
     slowest_s: float = 0.0
+    quick: QuickObjective | None = None
 
     def is_over(self) -> bool:
         """Whether one more evaluation might end after the deadline."""
         return time.monotonic() + self.slowest_s > self.deadline
 
-    def judge(self, plans: JobPlans, source: str) -> bool:
-        """Evaluate plans, and keep them if they are the best; True then."""
+    def judge(self, plans: JobPlans, source: str) -> float:
+        """The objective of plans, which are kept if they are the best."""
         began = time.monotonic()
-        objective = self.outlook.objective(plans)
+        judge = self.outlook.objective if self.quick is None else self.quick.of
+        objective = judge(plans)
         now = time.monotonic()
         self.evaluations += 1
         self.slowest_s = max(self.slowest_s, now - began)
-        if not objective < self.objective * (1 - 1e-9):
-            return False
-        self.best, self.objective = dict(plans), objective
-        self.found.append({"after_s": round(now - self.began, 4), "objective": objective, "source": source})
-        return True
+        if objective < self.objective * (1 - SAME):
+            self.best, self.objective = dict(plans), objective
+            self.found.append({"after_s": round(now - self.began, 4), "objective": objective, "source": source})
+        return objective
+
+    def settle(self, sure: JobPlans, objective: float) -> None:
+        """The exact objective of the best plan, or `sure` with its own, if it turns out to be no worse."""
+        exact = self.outlook.objective(self.best)
+        self.best, self.objective = min((self.best, exact), (dict(sure), objective), key=lambda each: each[1])
 
 
 def plan_optimal(snapshot: Snapshot) -> Plan:
@@ -106,11 +124,17 @@ def plan_optimal(snapshot: Snapshot) -> Plan:
         return Plan(policy="optimal", facts={"objective": None, "bound": None, "time_limit_s": limit_s})
     search = Search(outlook, began, began + limit_s)
     paths = _try_seeds(search)
+    sure, objective = search.best, search.objective
+    # One exact evaluation comes last.
+    search.deadline -= search.exact_s
+    search.quick, search.slowest_s = QuickObjective(outlook, search.fair), 0.0
     bound = _bound(outlook, min(search.deadline, time.monotonic() + BOUND_PART * limit_s))
     for _ in _improvements(search, paths):
         if search.is_over() or search.objective <= bound.value * (1 + PROVEN):
             break
-    return Plan(policy="optimal", jobs=search.best, facts=_facts(search, bound, limit_s))
+    out_of_time = search.is_over()
+    search.settle(sure, objective)
+    return Plan(policy="optimal", jobs=search.best, facts=_facts(search, bound, limit_s, out_of_time))
 
 
 def _time_limit(options: Mapping[str, Any]) -> float:
@@ -150,6 +174,8 @@ def _try_seeds(search: Search) -> list[dict[str, dict[HostPair, Path]]]:
         except HarmonicsError:
             continue
         search.judge(plan.jobs, name)
+        if name == "fair":
+            search.fair, search.exact_s = search.objective, search.slowest_s
         search.slowest_s = max(search.slowest_s, time.monotonic() - began)
         paths = {job: dict(own.paths) for job, own in plan.jobs.items() if own.paths}
         if paths not in chosen:
@@ -181,31 +207,57 @@ def _improvements(search: Search, paths: Sequence[dict[str, dict[HostPair, Path]
 
 
 def _random_changes(search: Search, names: Sequence[str]) -> Iterator[None]:
-    """Small changes of the best plan: another order, a level shared, another path."""
+    """Small changes as long as they bring something; then again, from a few changes away from the best plan."""
     draw = Random(search.outlook.snapshot.seed)
-    fabric = search.outlook.snapshot.fabric
-    pairs = [
-        (state.job.name, pair)
-        for state in search.outlook.snapshot.jobs
-        for pair in state.transfers
-        if len(fabric.paths(*pair)) > 1
-    ]
-    in_vain = 0
-    while in_vain < PATIENCE:
-        plans = {name: search.best.get(name, JobPlan()) for name in names}
-        if pairs and draw.random() < 0.5:
-            name, pair = draw.choice(pairs)
-            if name in plans:
-                path = draw.choice(fabric.paths(*pair))
-                plans[name] = replace(plans[name], paths={**plans[name].paths, pair: path})
-        else:
-            order = _order(plans, names)
-            moved = order.pop(draw.randrange(len(order)))
-            order.insert(draw.randrange(len(order) + 1), moved)
-            ways = {name: dict(plan.paths) for name, plan in plans.items()}
-            plans = dict(_levels(order, ways, count=draw.choice(_level_counts(names))))
-        in_vain = 0 if search.judge(plans, "random change") else in_vain + 1
+    of_job = _pairs_with_a_choice(search.outlook.snapshot, names)
+    patience = max(LEAST_PATIENCE, PATIENCE * (len(names) + sum(map(len, of_job.values()))))
+    here = _of_all(search.best, names)
+    cost, in_vain, kicks = search.judge(here, "random change"), 0, 0
+    while kicks <= KICKS:
         yield
+        changed = _changed(here, of_job, search.outlook.snapshot.fabric, draw)
+        best, other = search.objective, search.judge(changed, "random change")
+        if other < cost * (1 - SAME):
+            here, cost, in_vain = changed, other, 0
+            kicks = 0 if search.objective < best else kicks
+        elif (in_vain := in_vain + 1) > patience:
+            here, in_vain, kicks = _of_all(search.best, names), 0, kicks + 1
+            for _ in range(KICK):
+                here = _changed(here, of_job, search.outlook.snapshot.fabric, draw)
+            cost = search.judge(here, "random change")
+
+
+def _of_all(plans: JobPlans, names: Sequence[str]) -> JobPlans:
+    """With the default for jobs that a policy does not name, and without the rates that it says."""
+    return {name: replace(plans.get(name, JobPlan()), rate_bps=None) for name in names}
+
+
+def _pairs_with_a_choice(snapshot: Snapshot, names: Sequence[str]) -> dict[str, list[HostPair]]:
+    found: defaultdict[str, list[HostPair]] = defaultdict(list)
+    for state in snapshot.jobs:
+        for pair in state.transfers:
+            if state.job.name in names and len(snapshot.fabric.paths(*pair)) > 1:
+                found[state.job.name].append(pair)
+    return dict(found)
+
+
+def _changed(plans: JobPlans, of_job: Mapping[str, Sequence[HostPair]], fabric: Fabric, draw: Random) -> JobPlans:
+    """Another path for one transfer or all of a job, another level of a job, or its place in the order."""
+    if of_job and draw.random() < 0.6:
+        name = draw.choice(list(of_job))
+        pairs = of_job[name] if draw.random() < 0.5 else [draw.choice(of_job[name])]
+        number = draw.randrange(len(fabric.paths(*pairs[0])))
+        others = {pair: (ways := fabric.paths(*pair))[number % len(ways)] for pair in pairs}
+        return {**plans, name: replace(plans[name], paths={**plans[name].paths, **others})}
+    names = list(plans)
+    if draw.random() < 0.5:
+        name = draw.choice(names)
+        level = draw.randrange(FIRST_LEVEL, FIRST_LEVEL + MOST_LEVELS)
+        return {**plans, name: replace(plans[name], level=level, starts_s=())}
+    order = _order(plans, names)
+    moved = order.pop(draw.randrange(len(order)))
+    order.insert(draw.randrange(len(order) + 1), moved)
+    return _levels(order, {name: plan.paths for name, plan in plans.items()}, count=draw.choice(_level_counts(names)))
 
 
 def _level_counts(names: Sequence[str]) -> tuple[int, ...]:
@@ -228,7 +280,7 @@ def _levels(
     }
 
 
-def _facts(search: Search, bound: Bound, limit_s: float) -> dict[str, Any]:
+def _facts(search: Search, bound: Bound, limit_s: float, out_of_time: bool) -> dict[str, Any]:
     gap = search.objective / bound.value - 1 if bound.value > 0 else None
     return {
         "objective": search.objective,
@@ -239,7 +291,7 @@ def _facts(search: Search, bound: Bound, limit_s: float) -> dict[str, Any]:
         "horizon_s": search.outlook.horizon_s,
         "whole_runs": search.outlook.part == 1,
         "time_limit_s": limit_s,
-        "out_of_time": search.is_over(),
+        "out_of_time": out_of_time,
         "evaluations": search.evaluations,
         "found": search.found,
         "draws": len(search.outlook.draws),

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harmonics_emu.bench.entangled import entangled_cluster
 from harmonics_emu.errors import UsageError
 from harmonics_emu.scenario import load_scenario
+from harmonics_emu.schedulers.exact.outlook import look_ahead
+from harmonics_emu.schedulers.exact.quick import QuickObjective
+from harmonics_emu.schedulers.interface import JobPlan
 from harmonics_emu.schedulers.optimal import SEEDS, plan_optimal, policy
 from harmonics_emu.schedulers.registry import find_policy
 from harmonics_emu.simulate.engine import Options, simulate
 from harmonics_emu.simulate.run import simulate_scenario
+from tests.unit.schedulers.harmonics.cases import drawn_snapshot
 from tests.unit.schedulers.snapshots import snapshot_of
 from tests.unit.schedulers.test_lower_bound import mean_slowdown
 from tests.unit.simulate.cases import always, fabric, job, levels
@@ -65,6 +71,31 @@ def test_paths_are_chosen() -> None:
     assert (
         pytest.approx(1) == simulate_scenario(load_scenario("hash-collision").short().with_policy("optimal")).cluster.S
     )
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6))
+def test_what_is_searched_by_is_the_objective(number: int) -> None:
+    snapshot = drawn_snapshot(number)
+    outlook = look_ahead(snapshot)
+    assert outlook is not None
+    quick = QuickObjective(outlook, outlook.objective({}))
+    draw = random.Random(number)
+    for _ in range(3):
+        plans = {}
+        for state in snapshot.jobs:
+            paths = {pair: draw.choice(snapshot.fabric.paths(*pair)) for pair in state.transfers if draw.random() < 0.5}
+            starts_s = tuple(sorted(draw.uniform(0, 5) for _ in range(draw.randint(0, 3))))
+            plans[state.job.name] = JobPlan(draw.randint(1, 7), paths, starts_s=starts_s)
+        assert quick.of(plans) == pytest.approx(outlook.objective(plans), rel=1e-6)
+
+
+def test_with_many_jobs_it_is_better_than_what_it_begins_with() -> None:
+    plan = plan_optimal(replace(entangled_cluster(3, 0), options={"time_limit": "3s"}))
+    sources = [found["source"] for found in plan.facts["found"]]
+    assert "random change" in sources
+    first = min(found["objective"] for found in plan.facts["found"] if found["source"] in SEEDS)
+    assert plan.facts["objective"] < first * 0.98
 
 
 def test_time_limit() -> None:
