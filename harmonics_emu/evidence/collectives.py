@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,22 @@ class Collective:
     bytes: int
     participants: tuple[str, ...]
     ring: tuple[str, ...] | None
+
+
+def spans_of(collectives: Sequence[Collective], start_s: Floats, end_s: Floats) -> Intervals:
+    """From the first to the last of some parts of a job's payload in each collective, in order.
+
+    Parts are those seen in one place, whose times may differ a little from where the collectives were: one belongs to
+    the collective that is nearest to it.
+    """
+    if not len(start_s):
+        return np.zeros((0, 2))
+    between = [(one.end_s + other.start_s) / 2 for one, other in pairwise(collectives)]
+    order = np.argsort(start_s, kind="stable")
+    start_s, end_s = start_s[order], end_s[order]
+    number = np.searchsorted(between, start_s)
+    first = np.flatnonzero(np.concatenate([[True], number[1:] != number[:-1]]))
+    return np.column_stack([start_s[first], np.maximum.reduceat(end_s, first)])
 
 
 def choose_gap_s(activity: Activity) -> float:

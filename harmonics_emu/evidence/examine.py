@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,15 @@ from harmonics_emu.evidence.capture.reader import Capture, read_capture
 from harmonics_emu.evidence.capture.round_trips import round_trips
 from harmonics_emu.evidence.capture.source import STANDARD_INPUT, UnreadableCapture, link_of
 from harmonics_emu.evidence.capture.table import WIDTH_NS, FlowTable
-from harmonics_emu.evidence.collectives import Activity, choose_gap_s, find_collectives, ring_order, traffic_matrix
+from harmonics_emu.evidence.collectives import (
+    Activity,
+    Collective,
+    choose_gap_s,
+    find_collectives,
+    ring_order,
+    spans_of,
+    traffic_matrix,
+)
 from harmonics_emu.evidence.contention import Use, contention_matrix, contention_on
 from harmonics_emu.evidence.directions import Directions, directions_on_cable, guess_directions
 from harmonics_emu.evidence.segments import Floats, union
@@ -95,7 +103,7 @@ def examine(
     active = {name: activity for name, activity in activities.items() if len(activity.size)}
     gaps = {name: choose_gap_s(activity) if gap_s is None else gap_s for name, activity in active.items()}
     found = {name: find_collectives(activity, gaps[name]) for name, activity in active.items()}
-    uses = _uses(links, names, gaps, origin_ns)
+    uses = _uses(links, names, found, origin_ns)
     matrix = contention_matrix(tuple(active), uses)
     shown = traffic.Traffic(
         origin_s=origin_ns * 1e-9,
@@ -207,9 +215,15 @@ def _activity(
 
 
 def _uses(
-    links: Sequence[CapturedLink], names: Sequence[str], gaps: dict[str, float], origin_ns: int
+    links: Sequence[CapturedLink],
+    names: Sequence[str],
+    collectives: Mapping[str, Sequence[Collective]],
+    origin_ns: int,
 ) -> dict[str, dict[str, Use]]:
-    """Each direction of each link to the jobs at work on it."""
+    """Each direction of each link to the jobs at work on it: from first to last packet of each collective there.
+
+    Pauses within one count: while its ring waits for another link, the job has work for this one yet.
+    """
     found: dict[str, dict[str, Use]] = {}
     for link in links:
         for direction in range(2):
@@ -217,7 +231,7 @@ def _uses(
                 flows = np.flatnonzero((link.jobs == job) & (link.directions == direction))
                 rows, start_s, end_s = _bursts(link, flows, origin_ns)
                 if len(rows):
-                    busy = union(np.column_stack([start_s, end_s]), gaps[name])
+                    busy = union(spans_of(collectives[name], start_s, end_s))
                     use = Use(busy, start_s, end_s, rows["bytes"].astype(np.float64))
                     found.setdefault(link.ways[direction], {})[name] = use
     return found

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from harmonics_emu.cli.main import main
 from harmonics_emu.errors import UsageError
 from harmonics_emu.evidence.address_groups import groups_given, groups_of_run
-from harmonics_emu.evidence.collectives import ring_order
+from harmonics_emu.evidence.collectives import Collective, ring_order, spans_of
 from harmonics_emu.evidence.examine import examine
 from harmonics_emu.evidence.segments import amounts, covers, edges_of, total, union
 from harmonics_emu.scenario import parse_scenario
@@ -109,6 +109,16 @@ def test_hosts_that_two_jobs_share_need_names(tmp_path: Path) -> None:
 def test_wrong_groups_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--job"):
         groups_given([text])
+
+
+def test_a_job_is_at_work_from_the_first_to_the_last_packet_of_each_collective() -> None:
+    collectives = [Collective(start, start + 0.1, 1, (), None) for start in (0.0, 0.5, 1.0)]
+    start_s = np.array([1.02, -0.001, 0.04, 0.5, 0.58])
+    end_s = start_s + 0.01
+    spans = spans_of(collectives, start_s, end_s)
+    assert spans == pytest.approx(np.array([[-0.001, 0.05], [0.5, 0.59], [1.02, 1.03]]))
+    assert spans_of(collectives, np.zeros(0), np.zeros(0)).shape == (0, 2)
+    assert spans_of(collectives[:1], start_s, end_s) == pytest.approx(np.array([[-0.001, 1.03]]))
 
 
 def test_ring_order_wants_one_ring() -> None:
