@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from harmonics_emu.emulate.answering import answer_of
 from harmonics_emu.emulate.solving import Answer, Ask, Begin, snapshot_of
-from harmonics_emu.schedulers.harmonics.epoch import Epoch, Outcome, RackTier
+from harmonics_emu.schedulers.harmonics.epoch import Epoch, RackTier
 from harmonics_emu.schedulers.harmonics.memory import Memory
+from harmonics_emu.schedulers.harmonics.outcome import Outcome
 from harmonics_emu.schedulers.harmonics.plan import plan_of
 from harmonics_emu.schedulers.harmonics.rollout import compile_rollouts
 from harmonics_emu.schedulers.harmonics.settings import settings_of

@@ -33,9 +33,9 @@ from harmonics_emu.emulate.racks import (
 )
 from harmonics_emu.emulate.sandbox import STATE
 from harmonics_emu.emulate.worker import NICENESS
-from harmonics_emu.schedulers.harmonics.epoch import Outcome
 from harmonics_emu.schedulers.harmonics.memory import Memory
 from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View, Wish, Wishes
+from harmonics_emu.schedulers.harmonics.outcome import Outcome
 
 EPOCHS_REMEMBERED = 3
 """For so many epochs a rack that says nothing is taken to wish what it wished last."""

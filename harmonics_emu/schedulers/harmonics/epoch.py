@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
-from random import Random
 from typing import Protocol
 
 from harmonics_emu.schedulers.crux import select_paths
@@ -15,16 +14,16 @@ from harmonics_emu.schedulers.harmonics.global_coordinator import candidates_for
 from harmonics_emu.schedulers.harmonics.local_scheduler import LocalScheduler
 from harmonics_emu.schedulers.harmonics.memory import Memory, known_of
 from harmonics_emu.schedulers.harmonics.messages import EpochReport, Fitted, Fixed, View
-from harmonics_emu.schedulers.harmonics.orders import levels_in, shared_links
+from harmonics_emu.schedulers.harmonics.outcome import Outcome, by_number, cost_of, in_order
 from harmonics_emu.schedulers.harmonics.rollout import Judge, Starts
 from harmonics_emu.schedulers.harmonics.settings import Settings
 from harmonics_emu.schedulers.harmonics.spines import Demands, choose_spines, demands_of, routes_of
 from harmonics_emu.schedulers.harmonics.starts import groups_on_one_link, harmonised_starts, held_starts
 from harmonics_emu.schedulers.harmonics.stopwatch import Stopwatch
 from harmonics_emu.schedulers.harmonics.views import Crossings, Problem, Routes
+from harmonics_emu.schedulers.harmonics.walk import walk
 from harmonics_emu.schedulers.interface import Snapshot
 from harmonics_emu.schedulers.order_levels import FIRST_LEVEL, MOST_LEVELS
-from harmonics_emu.simulate.kernel.sharing import Flags
 from workloads.job import DEFAULT_LEVEL
 
 FEW_JOBS = 64
@@ -37,12 +36,6 @@ SEARCH_ITERATIONS = 3_000
 """Of all rollouts of a search for an order."""
 WALKS = 2
 """Searches for paths and levels together, from the best that were found on different paths."""
-WALK_ITERATIONS, WALK_PATIENCE = 20_000, 4
-"""Of all rollouts of one; steps in vain, by transfers and jobs, that end it."""
-WALK_WORK = 640_000
-"""The same times jobs, at most: an iteration among more jobs takes longer."""
-MOST_PATHS = 64
-"""Of the paths of a transfer, so many are tried."""
 FINAL_ITERATIONS = 600
 """Of one rollout of those that searches found to be the best."""
 LAST_ITERATIONS = 2_000
@@ -57,21 +50,6 @@ RACK_PART = 0.3
 """Of the time that is left, what a rack may take for its report."""
 RACK_ITERATIONS = 40
 """Of all jobs of a rack in one rollout, as far as each keeps one."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A plan for the tasks of a problem, by their numbers; a task without a level keeps the default.
-
-    cost: as predicted, of rollouts of a given length; None where no rollout has seen them all. late: whether a deadline
-    has cut something short.
-    """
-
-    routes: Routes
-    levels: dict[int, int] = field(default_factory=dict)
-    starts: Starts = field(default_factory=dict)
-    cost: float | None = None
-    late: bool = False
 
 
 class RackTier(Protocol):
@@ -133,21 +111,20 @@ class Epoch:
             choices += [{}, self.watch.one("spines", self._routes_by_intensity)]
         bests = [self._best(self._few(routes)) for routes in choices]
         if balanced:
-            bests.sort(key=_cost)
-            walks = (self._walk(best, demands, self._seed + number) for number, best in enumerate(bests[:WALKS]))
-            bests = self.watch.one("routes", lambda: list(walks))
+            bests.sort(key=cost_of)
+            bests = self.watch.one("routes", lambda: [self._walked(best, demands) for best in bests[:WALKS]])
         return self._best(bests)
 
     def _best(self, outcomes: Sequence[Outcome]) -> Outcome:
         """On longer rollouts than those of the searches that found them: short ones flatter what was found by them."""
-        return self.watch.one("coordinator", lambda: min(self._judged(outcomes), key=_cost))
+        return self.watch.one("coordinator", lambda: min(self._judged(outcomes), key=cost_of))
 
     def _judged(self, outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
         for routes, group in groupby(outcomes, key=lambda outcome: outcome.routes):
             views = self._views(self.problem.crossings(routes), self._all, FINAL_ITERATIONS)
             judge = Judge(views)
             for outcome in group:
-                yield replace(outcome, cost=judge.cost(_in_order(views[0], outcome.levels)))
+                yield replace(outcome, cost=judge.cost(in_order(views[0], outcome.levels)))
 
     def _routes_by_intensity(self) -> Routes:
         """As Crux chooses them: jobs with the most work for each second of link first."""
@@ -190,61 +167,22 @@ class Epoch:
             partial(order_few, views, reports, SEARCH_ITERATIONS, self._deadline(0.5), self._seed, guard=False),
         )
         return [
-            Outcome(routes, _by_number(views[0], levels), {}, late=found.late)
+            Outcome(routes, by_number(views[0], levels), {}, late=found.late)
             for levels in (found.levels, *found.runners_up)
         ]
 
-    def _walk(self, best: Outcome, demands: Demands, seed: int) -> Outcome:
-        """Other paths and other levels in turn, as long as that brings something: the one depends on the other."""
-        deadline = self._deadline(0.5)
-        views = self._views(self.problem.crossings(best.routes), self._all)
-        best = replace(best, cost=Judge(views).cost(_in_order(views[0], best.levels)))
-        shared = shared_links(views[0])
-        of_job: dict[str, list[int]] = {}
-        for transfer, owner in enumerate(demands.owner):
-            of_job.setdefault(owner, []).append(transfer)
-        jobs, draw, spent, in_vain = list(of_job), Random(seed), 0, 0
-        most = min(WALK_ITERATIONS, WALK_WORK // len(self._all))
-        while spent < most and in_vain < WALK_PATIENCE * (len(demands.rate) + len(self._all)):
-            if time.monotonic() > deadline:
-                return replace(best, late=True)
-            in_vain += 1
-            routes, levels = best.routes, best.levels
-            match draw.randrange(3):
-                case 0:
-                    transfer = draw.randrange(len(demands.rate))
-                    routes = self._rerouted(routes, demands, [transfer], draw.randrange(MOST_PATHS))
-                case 1:
-                    routes = self._rerouted(routes, demands, of_job[draw.choice(jobs)], draw.randrange(MOST_PATHS))
-                case _:
-                    levels = _moved(levels, views[0], shared, draw)
-            if (routes, levels) == (best.routes, best.levels):
-                continue
-            tried = self._views(self.problem.crossings(routes), self._all) if routes is not best.routes else views
-            judge = Judge(tried)
-            cost = judge.cost(_in_order(tried[0], levels))
-            spent += judge.spent
-            if cost < _cost(best):
-                best, in_vain = replace(best, routes=routes, levels=levels, cost=cost), 0
-                views, shared = tried, shared_links(tried[0])
-        return best
+    def _walked(self, best: Outcome, demands: Demands) -> Outcome:
+        def views_on(routes: Routes) -> list[View]:
+            return self._views(self.problem.crossings(routes), self._all)
 
-    def _rerouted(self, routes: Routes, demands: Demands, transfers: Sequence[int], number: int) -> Routes:
-        """All of some transfers on the path of this number, counted round, of those that are up."""
-        snapshot = self.problem.snapshot
-        found = {name: dict(paths) for name, paths in routes.items()}
-        for transfer in transfers:
-            src, dst = demands.pair[transfer]
-            paths = [path for path in snapshot.fabric.paths(src, dst) if snapshot.links_down.isdisjoint(path)]
-            found.setdefault(demands.owner[transfer], {})[src, dst] = paths[number % len(paths)]
-        return found
+        return walk(best, self.problem.snapshot, demands, views_on, self._deadline(0.5), self._seed)
 
     def _finish(self, best: Outcome) -> Outcome:
         """Start times, where they help, and a last look at fair sharing; both on longer rollouts."""
         crossings = self.problem.crossings(best.routes)
         views = self._views(crossings, self._all, LAST_ITERATIONS)
         judge, view = Judge(views), views[0]
-        levels = _in_order(view, best.levels)
+        levels = in_order(view, best.levels)
         outcome = replace(best, cost=judge.cost(levels))
         if not self._settings.priorities:
             outcome = replace(outcome, levels={}, cost=judge.fair_cost())
@@ -255,7 +193,7 @@ class Epoch:
             hashed = self._views(self.problem.crossings({}), self._all, LAST_ITERATIONS)
             fair = Outcome({}, cost=Judge(hashed).fair_cost(), late=outcome.late)
             # Where neither is better, levels keep the order when a job drifts.
-            outcome = min(outcome, fair, key=_cost)
+            outcome = min(outcome, fair, key=cost_of)
         return outcome
 
     def _with_starts(self, outcome: Outcome, view: View, judge: Judge, levels: Sequence[int]) -> Outcome:
@@ -270,8 +208,8 @@ class Epoch:
                 if time.monotonic() > deadline:
                     return replace(outcome, late=True)
                 both = {**outcome.starts, **starts}
-                cost = judge.cost(_in_order(view, outcome.levels), both)
-                if cost < _cost(outcome) * (1 - (WORTH_WITH_JITTER if self.problem.varies else WORTH)):
+                cost = judge.cost(in_order(view, outcome.levels), both)
+                if cost < cost_of(outcome) * (1 - (WORTH_WITH_JITTER if self.problem.varies else WORTH)):
                     outcome = replace(outcome, starts=both, cost=cost)
         return outcome
 
@@ -300,7 +238,7 @@ class Epoch:
                 "coordinator",
                 partial(order_few, views, [], SEARCH_ITERATIONS, self._deadline(), self._seed, self._settings.guard),
             )
-            levels |= _by_number(views[0], found.levels)
+            levels |= by_number(views[0], found.levels)
             late = late or found.late
         if entangled:
             more, much = self._entangled(crossings, sorted(entangled))
@@ -343,26 +281,3 @@ class Epoch:
             for wish in report.wishes:
                 levels.setdefault(wish.number, FIRST_LEVEL + round(wish.place * (last - FIRST_LEVEL)))
         return Outcome({}, levels, late=any(report.late for report in reports))
-
-
-def _cost(outcome: Outcome) -> float:
-    return float("inf") if outcome.cost is None else outcome.cost
-
-
-def _by_number(view: View, levels: Sequence[int]) -> dict[int, int]:
-    return dict(zip((job.number for job in view.jobs), levels, strict=True))
-
-
-def _in_order(view: View, levels: dict[int, int]) -> list[int]:
-    return [levels.get(job.number, DEFAULT_LEVEL) for job in view.jobs]
-
-
-def _moved(levels: Mapping[int, int], view: View, shared: Flags, draw: Random) -> dict[int, int]:
-    """One job elsewhere in the order, or only on another level."""
-    numbers = [job.number for job in view.jobs]
-    order = sorted(range(len(numbers)), key=lambda position: levels.get(numbers[position], DEFAULT_LEVEL))
-    position = order.pop(draw.randrange(len(order)))
-    if draw.random() < 0.5:
-        order.insert(draw.randrange(len(order) + 1), position)
-        return _by_number(view, levels_in(order, shared))
-    return {**levels, numbers[position]: draw.randrange(FIRST_LEVEL, FIRST_LEVEL + MOST_LEVELS)}

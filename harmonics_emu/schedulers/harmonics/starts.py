@@ -57,7 +57,7 @@ def held_starts(view: View, group: Sequence[int], levels: Sequence[int], deadlin
     if schedule is None or not any(any(own) for own in schedule.releases):
         return None
     return {
-        job.number: tuple(origin_s + max(at, 0.0) for at in own)
+        job.number: tuple(origin_s + max(at, 0.0) for at in own[: 1 + max(np.flatnonzero(own))])
         for job, own in zip(jobs, schedule.releases, strict=True)
         if any(own)
     }

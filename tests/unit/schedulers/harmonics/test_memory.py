@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from harmonics_emu.schedulers.harmonics import epoch as module
-from harmonics_emu.schedulers.harmonics.epoch import Epoch, Outcome
+from harmonics_emu.schedulers.harmonics.epoch import Epoch
 from harmonics_emu.schedulers.harmonics.memory import Memory
+from harmonics_emu.schedulers.harmonics.outcome import Outcome
 from harmonics_emu.schedulers.harmonics.settings import Settings
 from harmonics_emu.schedulers.interface import Snapshot
 from tests.unit.schedulers.snapshots import snapshot_of
