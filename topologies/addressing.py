@@ -33,8 +33,11 @@ def job_interface(job_index: int, host_index: int) -> IPv4Interface:
 
 
 def job_nic(job_index: int) -> str:
-    """The label of a job's address on each host's NIC: what GLOO_SOCKET_IFNAME names."""
-    return f"{NIC}:j{job_index}"
+    """The label of a job's address on each host's NIC: what GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME name.
+
+    Without the customary colon, at which NCCL would cut it off.
+    """
+    return f"{NIC}j{job_index}"
 
 
 def host_mac(host_index: int) -> str:

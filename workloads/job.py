@@ -25,6 +25,7 @@ class Job:
     collective: name in workloads.collectives.COLLECTIVES. servers: for a parameter server, how many of the first ranks
         are servers. stages: for a pipeline, its stages; None for one a rank. in_stages: the fraction of the bytes that
         are all-reduced within each stage after the pipeline's own.
+    device, backend: as in workloads.devices. real_compute: whether ranks compute instead of sleeping (emulator only).
     between_compute: whether compute comes in equal stretches, each of which ends in a bucket that the next one needs.
     start_s: submission, seconds after time zero.
     level: priority level that the scenario asks for (0 first .. 7), None where it asks for none.
@@ -51,6 +52,9 @@ class Job:
     stages: int | None = None
     in_stages: float = 0.0
     between_compute: bool = False
+    device: str = "auto"
+    backend: str = "auto"
+    real_compute: bool = False
 
     @property
     def ranks(self) -> int:

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from workloads.collectives import RING_ALL_REDUCE
+from workloads.devices import AUTO
 from workloads.parallelism import DDP
 
 MAX_LINE = 8 * 2**20
@@ -35,6 +36,7 @@ class Training(msgspec.Struct, frozen=True, tag=True):
     stages: int | None = None
     racks: tuple[int, ...] = ()
     program: str = DDP
+    real_compute: bool = False
 
 
 class AllReduce(msgspec.Struct, frozen=True, tag=True):
@@ -68,11 +70,14 @@ Program = Training | AllReduce | BackgroundFlow | Command
 
 
 class RankPlace(msgspec.Struct, frozen=True):
-    """Where one rank runs. netns_path: its host's network namespace, None for the launcher's own."""
+    """Where one rank runs. netns_path: its host's network namespace, None for the launcher's own. gpu: the number of
+    its GPU in the emulated cluster; see workloads.devices.
+    """
 
     rank: int
     local_rank: int
     netns_path: str | None = None
+    gpu: int = 0
 
 
 class User(msgspec.Struct, frozen=True):
@@ -86,11 +91,11 @@ class User(msgspec.Struct, frozen=True):
 class LaunchJob(msgspec.Struct, frozen=True, tag=True):
     """Start a job: one process a rank.
 
-    index: the job's number in the scenario. nic_label: the interface label that gloo binds to (GLOO_SOCKET_IFNAME),
-    None to let it choose. user: None leaves ranks as what the launcher is. environment: the whole environment of
-    ranks but for the variables that the launcher sets. page_path: the job's page (workloads.job_page), made before
-    and writable by the user; without one the job starts at once. output_dir: belongs to the user; see
-    workloads.output_files. timeout_s: deadline of the whole job, from its launch.
+    index: the job's number in the scenario. nic_label: the interface label that gloo and NCCL bind to, None to let
+    them choose. device, backend: see workloads.devices. user: None leaves ranks as what the launcher is. environment:
+    the whole environment of ranks but for the variables that the launcher sets. page_path: the job's page
+    (workloads.job_page), made before and writable by the user; without one the job starts at once. output_dir: belongs
+    to the user; see workloads.output_files. timeout_s: deadline of the whole job, from its launch.
     """
 
     name: str
@@ -106,6 +111,8 @@ class LaunchJob(msgspec.Struct, frozen=True, tag=True):
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     page_path: str | None = None
     seed: int = 0
+    device: str = AUTO
+    backend: str = AUTO
 
 
 class StopJob(msgspec.Struct, frozen=True, tag=True):

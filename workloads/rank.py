@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from workloads.devices import DeviceError, fabric_variables, machine_gpus, visible_to
 from workloads.job_page import JobPage, State
 from workloads.launch_messages import AllReduce, BackgroundFlow, Command, LaunchJob, RankPlace, Training, User
 from workloads.namespaces import become, die_with_parent, enter_network_namespace
@@ -24,7 +25,7 @@ NOT_EXECUTABLE = 126
 
 def rank_environment(job: LaunchJob, place: RankPlace) -> dict[str, str]:
     """The whole environment of one rank: the job's, and what torch.distributed's env:// and gloo look for."""
-    beside = sum(other.netns_path == place.netns_path for other in job.ranks)
+    beside = [other.gpu for other in job.ranks if other.netns_path == place.netns_path]
     environment = {
         "PATH": os.defpath,
         "HOME": "/",
@@ -33,13 +34,15 @@ def rank_environment(job: LaunchJob, place: RankPlace) -> dict[str, str]:
         "RANK": str(place.rank),
         "WORLD_SIZE": str(len(job.ranks)),
         "LOCAL_RANK": str(place.local_rank),
-        "LOCAL_WORLD_SIZE": str(beside),
+        "LOCAL_WORLD_SIZE": str(len(beside)),
         "MASTER_ADDR": job.master_address,
         "MASTER_PORT": str(job.master_port),
         "OMP_NUM_THREADS": "1",
     }
     if job.nic_label is not None:
-        environment["GLOO_SOCKET_IFNAME"] = job.nic_label
+        environment |= fabric_variables(job.nic_label)
+    if isinstance(job.program, Command):
+        environment |= visible_to(beside, machine_gpus(environment), job.device)
     return environment
 
 
@@ -71,7 +74,7 @@ def live(job: LaunchJob, place: RankPlace, launcher: int, errors: int) -> NoRetu
         status = 0
     except SystemExit as request:
         status = request.code if isinstance(request.code, int) else 1
-    except (Timeout, OSError) as error:
+    except (Timeout, DeviceError, OSError) as error:
         _say(f"{type(error).__name__}: {error}")
     except BaseException:
         traceback.print_exc()
@@ -125,6 +128,9 @@ def _run(job: LaunchJob, place: RankPlace) -> None:
         output_dir=output_dir,
         rendezvous=rendezvous_path(output_dir, job.name),
         timeout_s=job.timeout_s,
+        device=job.device,
+        backend=job.backend,
+        gpus=tuple(other.gpu for other in job.ranks),
     )
     match job.program:
         case Training():

@@ -106,7 +106,7 @@ class Launcher:
             name=job.name,
             index=job.index,
             program=_program(job, fabric, settings.working_directory),
-            ranks=_places(job.hosts),
+            ranks=_places(job.hosts, fabric),
             output_dir=str(settings.output_dir),
             timeout_s=LONGEST_JOB_S,
             nic_label=job_nic(job.index),
@@ -116,6 +116,8 @@ class Launcher:
             environment=dict(settings.environment),
             page_path=str(page.path),
             seed=settings.seed,
+            device=job.device,
+            backend=job.backend,
         )
         self._send(request)
         return page
@@ -128,7 +130,7 @@ class Launcher:
             name=background_name(index),
             index=0,
             program=BackgroundFlow(str(address), BACKGROUND_PORT + index, flow.rate_bps),
-            ranks=_places((flow.src, flow.dst)),
+            ranks=_places((flow.src, flow.dst), fabric),
             output_dir=str(settings.output_dir),
             timeout_s=LONGEST_JOB_S,
             user=_user(settings),
@@ -190,14 +192,17 @@ def _program(job: Job, fabric: Fabric, directory: str) -> Program:
         stages=job.stages,
         racks=tuple(fabric.rack_of[host] for host in job.hosts),
         program=job.program,
+        real_compute=job.real_compute,
     )
 
 
-def _places(hosts: tuple[str, ...]) -> tuple[RankPlace, ...]:
+def _places(hosts: tuple[str, ...], fabric: Fabric) -> tuple[RankPlace, ...]:
     seen: dict[str, int] = {}
     places = []
     for rank, host in enumerate(hosts):
-        places.append(RankPlace(rank, seen.get(host, 0), f"/run/netns/{namespace_of(host)}"))
+        beside = seen.get(host, 0)
+        gpu = fabric.host_index[host] * fabric.gpus_per_host + beside
+        places.append(RankPlace(rank, beside, f"/run/netns/{namespace_of(host)}", gpu))
         seen[host] = seen.get(host, 0) + 1
     return tuple(places)
 

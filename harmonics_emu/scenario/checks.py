@@ -15,6 +15,7 @@ from harmonics_emu.scenario.problems import MAX_SHOWN, Complaint, Location, did_
 from harmonics_emu.scenario.schema import CommandSection, JobSection, ModelSection, ScenarioFile
 from topologies.fabric import Fabric
 from workloads.collectives import PARAMETER_SERVER, PIPELINE, RING_ALL_REDUCE, STAGE_ALL_REDUCE, rank_transfers
+from workloads.devices import CPU, NCCL, NCCL_COLLECTIVES
 from workloads.job import Job
 from workloads.models import find_model, model_names
 from workloads.parallelism import BETWEEN_COMPUTE, COLLECTIVE_OF, FSDP, PIPELINED
@@ -114,6 +115,7 @@ def _check_job(at: Location, job: JobSection, models: Mapping[str, ModelSection]
     yield from _check_payload(at, job)
     yield from _check_compute(at, job, models)
     yield from _check_collective(at, job)
+    yield from _check_backend(at, job)
     if "workers" not in job.model_fields_set and isinstance(job.placement, str):
         yield Complaint((*at, "workers"), "missing", "say how many, as workers: 4, or list the hosts in placement")
     if job.program == "allreduce" and (job.workers == 1 or (job.workers is None and len(job.placement or "  ") == 1)):
@@ -212,6 +214,18 @@ def _check_collective(at: Location, job: JobSection) -> Iterator[Complaint]:
         if given is not None and collective is not None and collective not in having:
             what = f"only for collective {' or '.join(having)}"
             yield Complaint((*at, key), what, "remove it, or change the collective")
+
+
+def _check_backend(at: Location, job: JobSection) -> Iterator[Complaint]:
+    """NCCL is for GPUs, and for collectives that it has; whether there are GPUs only the machine of the run tells."""
+    if isinstance(job.program, CommandSection) and job.backend not in (None, "auto"):
+        yield Complaint((*at, "backend"), "not for a command, which chooses its own", "remove it")
+    elif job.backend == NCCL:
+        collective = RING_ALL_REDUCE if job.program == "allreduce" else _collective(job)
+        if job.device == CPU:
+            yield Complaint((*at, "backend"), "given, but NCCL moves data between GPUs and device is cpu", "use gloo")
+        elif collective is not None and collective not in NCCL_COLLECTIVES:
+            yield Complaint((*at, "backend"), f"given, but NCCL has no {collective}", "use gloo")
 
 
 def _collective(job: JobSection) -> str | None:

@@ -307,6 +307,9 @@ def _job(
         stages=section.stages,
         in_stages=buckets[1] / sum(buckets) if program == PIPELINED and len(buckets) > 1 else 0.0,
         between_compute=program in BETWEEN_COMPUTE,
+        device=section.device,
+        backend=section.backend,
+        real_compute=section.compute.real,
     )
 
 

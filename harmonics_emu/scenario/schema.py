@@ -71,6 +71,8 @@ class ComputeSection(Section):
     """Fraction of the compute time, counted from its end, during which gradients become ready."""
     jitter: Annotated[StrictFloat, Field(ge=0, le=10)] = 0.0
     """Coefficient of variation of the compute time (log-normal, drawn by seed)."""
+    real: StrictBool = False
+    """Whether ranks multiply matrices for that long, on the job's device, instead of sleeping (emulator only)."""
 
 
 class CommandSection(Section):
@@ -156,6 +158,10 @@ class JobSection(Section):
     """Level for policy priority: 0 is served first, 7 last."""
     precision: Literal["fp32", "fp16"] = "fp32"
     """Of the model's gradients."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """What ranks compute on (emulator only). auto: a GPU where there is one and the ranks really compute."""
+    backend: Literal["auto", "gloo", "nccl"] = "auto"
+    """What they communicate by (emulator only). auto: NCCL where each has a GPU of its own and computes on it."""
     bucket: Size = DEFAULT_BUCKET_CAP
     """DDP's bucket size (real bytes)."""
     timeout: PositiveTime = 60.0

@@ -39,9 +39,11 @@ ALL_REDUCES = ("all_reduce", "all_reduce_coalesced")
 HALVES = (
     "all_gather",
     "all_gather_into_tensor",
+    "all_gather_single",
     "all_gather_coalesced",
     "reduce_scatter",
     "reduce_scatter_tensor",
+    "reduce_scatter_single",
 )
 """Collectives that send half of what an all-reduce of their larger buffer does."""
 OTHERS = (

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+from workloads.collectives import RING_ALL_REDUCE
 from workloads.launch_messages import AllReduce
 from workloads.output_files import sweep_path
 from workloads.programs.runtime import Runtime, Settings, argument_parser, byte_sizes, gradient_tensor, settings_of
@@ -30,12 +31,12 @@ def bandwidths(size_bytes: int, time_s: float, ranks: int) -> tuple[float, float
 
 def run(params: AllReduce, settings: Settings) -> None:
     """All-reduce each size `params.warmup` and then `params.iterations` times; rank 0 prints and writes the table."""
-    runtime = Runtime(settings)
+    runtime = Runtime(settings, [RING_ALL_REDUCE])
     runtime.connect()
     runtime.wait_for_start()
     rows = []
     if runtime.rank == 0:
-        print(f"# all-reduce, float32, sum, {runtime.world_size} ranks, gloo\n{HEADER}", flush=True)
+        print(f"# all-reduce, float32, sum, {runtime.world_size} ranks, {runtime.choice.backend}\n{HEADER}", flush=True)
     done = 0
     for size in params.sizes:
         if runtime.should_stop(done):
@@ -57,18 +58,20 @@ def _measure(runtime: Runtime, params: AllReduce, size: int, done: int) -> tuple
 
     The first sum is checked; then the tensor is zero, so that summing it over and over stays exact.
     """
-    tensor = gradient_tensor(size).fill_(1)
+    tensor = gradient_tensor(size, device=runtime.memory).fill_(1)
     dist.all_reduce(tensor)
     if not bool((tensor == runtime.world_size).all()):
         raise RuntimeError(f"rank {runtime.rank}: ones of {size} bytes do not sum to {runtime.world_size} everywhere")
     tensor.zero_()
     for _ in range(params.warmup):
         dist.all_reduce(tensor)
+    runtime.settle()
     dist.barrier()
     first_ns = start_ns = time.monotonic_ns()
     for _ in range(params.iterations):
         gate_ns = runtime.wait_at_gate(done)
         dist.all_reduce(tensor)
+        runtime.settle()
         end_ns = time.monotonic_ns()
         runtime.record(done, start_ns, 0, gate_ns, end_ns, tensor.nbytes)
         start_ns = end_ns

@@ -73,26 +73,31 @@ class GlooPeers:
 
 
 class Exchange:
-    """Collectives, as one rank takes part in them. ValueError where one can't join the ranks."""
+    """Collectives, as one rank takes part in them. ValueError where one can't join the ranks.
 
-    def __init__(self, place: Place, collectives: Iterable[str]) -> None:
+    by_nccl: over NCCL, which has those of workloads.devices.NCCL_COLLECTIVES; else over gloo.
+    """
+
+    def __init__(self, place: Place, collectives: Iterable[str], *, by_nccl: bool = False) -> None:
         names = tuple(map(str, range(place.ranks)))
         for collective in collectives:
             COLLECTIVES[collective](Ranks(names, place.racks, place.servers, place.stages), 1.0)
-        self._place = place
+        self._place, self._by_nccl = place, by_nccl
         self._threads = ThreadPoolExecutor(BUCKETS_AT_ONCE)
         # All ranks start the same collectives in the same order.
         self._numbers = cycle(range(NUMBERS))
 
     def start(self, bucket: torch.Tensor, collective: str) -> Wait:
         """Begin a collective on a bucket whose elements are a multiple of the ranks; its result is left in there."""
+        own = torch.tensor_split(bucket, self._place.ranks)[self._place.rank]
         if collective == RING_ALL_REDUCE:
             return _begun(dist.all_reduce(bucket, async_op=True)).wait
         if collective == ALL_GATHER:
-            own = torch.tensor_split(bucket, self._place.ranks)[self._place.rank]
             return _begun(dist.all_gather_into_tensor(bucket, own.clone(), async_op=True)).wait
         if collective == ALL_TO_ALL:
             return _begun(dist.all_to_all_single(bucket, bucket.clone(), async_op=True)).wait
+        if collective == REDUCE_SCATTER and self._by_nccl:
+            return _begun(dist.reduce_scatter_tensor(own, bucket, async_op=True)).wait
         run, peers = STEP_BY_STEP[collective], GlooPeers(next(self._numbers))
         return self._threads.submit(run, peers, self._place, bucket).result
 

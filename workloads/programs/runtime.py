@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -17,10 +18,14 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
+from workloads.devices import AUTO, CPU, CUDA, GLOO, NCCL, Accelerators, Wanted, choose
 from workloads.job_page import JobPage, State
 from workloads.output_files import spans_path, timer_path
 from workloads.spans import SpanWriter
 from workloads.timer import Timer
+
+CPU_MATRIX, GPU_MATRIX = 128, 2048
+"""Sides of the matrices of real compute: a product of them takes a fraction of a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,8 @@ class Settings:
     """How a program is run, whatever it does.
 
     rendezvous: the file in which its ranks find each other; None for MASTER_ADDR and MASTER_PORT, as torchrun sets
-    them. timeout_s: deadline of each wait.
+    them. timeout_s: deadline of each wait. device, backend: see workloads.devices. gpus: of each rank, its GPU's number
+    in the cluster; empty for the rank's own number.
     """
 
     job: str = "job"
@@ -38,6 +44,9 @@ class Settings:
     output_dir: Path | None = None
     rendezvous: Path | None = None
     timeout_s: float = 60.0
+    device: str = AUTO
+    backend: str = AUTO
+    gpus: tuple[int, ...] = ()
 
 
 class Spans(Protocol):
@@ -67,13 +76,26 @@ class PrintedSpans:
 
 
 class Runtime:
-    """One rank of a built-in program, from `connect` to `finish`. RANK and WORLD_SIZE come from the environment."""
+    """One rank of a built-in program, from `connect` to `finish`. RANK and WORLD_SIZE come from the environment.
 
-    def __init__(self, settings: Settings) -> None:
+    collectives: those that it has. computes: whether it computes, rather than sleep. DeviceError where the device or
+    the backend that is asked for can't be had.
+    """
+
+    def __init__(self, settings: Settings, collectives: Iterable[str] = (), *, computes: bool = False) -> None:
         self.settings = settings
         self.rank = int(os.environ["RANK"])
         self.world_size = int(os.environ["WORLD_SIZE"])
         self.timer = Timer()
+        wanted = Wanted(
+            settings.device,
+            settings.backend,
+            computes,
+            settings.gpus or tuple(range(self.world_size)),
+            frozenset(collectives),
+        )
+        self.choice = choose(wanted, self.rank, accelerators())
+        self._load = Load(self.choice.device) if computes else None
         self.page = None if settings.page_path is None else JobPage.open(settings.page_path)
         self.start_ns = 0
         self._zero_ns = 0
@@ -84,18 +106,37 @@ class Runtime:
 
     def connect(self) -> None:
         """Join the process group; a tiny all-reduce brings all its connections up."""
+        if self.choice.device != CPU:
+            torch.cuda.set_device(self.choice.device)
         store = None
         if self.settings.rendezvous is not None:
             path = str(self.settings.rendezvous)
             store = dist.FileStore(path, self.world_size)  # type: ignore[attr-defined,unused-ignore]
         dist.init_process_group(
-            "gloo",
+            self.choice.backend,
             store=store,
             rank=self.rank,
             world_size=self.world_size,
             timeout=timedelta(seconds=self.settings.timeout_s),
         )
-        dist.all_reduce(torch.ones(self.world_size))
+        dist.all_reduce(torch.ones(self.world_size, device=self.memory))
+
+    @property
+    def memory(self) -> str:
+        """The device whose memory holds what is sent: the GPU's for NCCL, else the CPU's."""
+        return self.choice.device if self.choice.backend == NCCL else CPU
+
+    def settle(self) -> None:
+        """Wait until the collectives that were waited for are done: NCCL's own wait only holds up later kernels."""
+        if self.choice.backend == NCCL:
+            torch.cuda.synchronize()
+
+    def compute_until(self, when_ns: int) -> None:
+        """Compute until then, or sleep."""
+        if self._load is None:
+            self.timer.sleep_until(when_ns)
+        else:
+            self._load.work_until(when_ns)
 
     def wait_for_start(self) -> None:
         """Say that this rank is ready, and wait for the job's release."""
@@ -143,9 +184,30 @@ class Runtime:
             dist.destroy_process_group()
 
 
-def gradient_tensor(size_bytes: int, pieces: int = 1) -> torch.Tensor:
+class Load:
+    """Real compute: products of matrices, one after another, on a device."""
+
+    def __init__(self, device: str) -> None:
+        self._on_gpu = device != CPU
+        side = GPU_MATRIX if self._on_gpu else CPU_MATRIX
+        self._matrix = torch.rand(side, side, device=device)
+
+    def work_until(self, when_ns: int) -> None:
+        while time.monotonic_ns() < when_ns:
+            self._matrix.mm(self._matrix)
+            if self._on_gpu:
+                torch.cuda.synchronize()
+
+
+def accelerators() -> Accelerators:
+    """What torch finds here."""
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return Accelerators(gpus, dist.is_nccl_available())
+
+
+def gradient_tensor(size_bytes: int, pieces: int = 1, device: str = CPU) -> torch.Tensor:
     """A float32 tensor of `size_bytes`, rounded up to whole elements, equally many in each of so many pieces."""
-    return torch.zeros(pieces * max(1, -(-size_bytes // (4 * pieces))))
+    return torch.zeros(pieces * max(1, -(-size_bytes // (4 * pieces))), device=device)
 
 
 def argument_parser(description: str) -> argparse.ArgumentParser:
@@ -154,6 +216,8 @@ def argument_parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--job", default=Settings.job, help="name used in output files")
     parser.add_argument("--seed", type=int, default=Settings.seed, help="seed of the compute jitter")
     parser.add_argument("--output-dir", type=Path, help="where to write spans; without it they are printed")
+    parser.add_argument("--device", choices=(AUTO, CPU, CUDA), default=AUTO, help="what to compute on")
+    parser.add_argument("--backend", choices=(AUTO, GLOO, NCCL), default=AUTO, help="what to communicate by")
     parser.add_argument("--timeout", type=float, default=Settings.timeout_s, help="seconds before a wait is given up")
     return parser
 
@@ -161,7 +225,12 @@ def argument_parser(description: str) -> argparse.ArgumentParser:
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """The settings given to `argument_parser`."""
     return Settings(
-        job=arguments.job, seed=arguments.seed, output_dir=arguments.output_dir, timeout_s=arguments.timeout
+        job=arguments.job,
+        seed=arguments.seed,
+        output_dir=arguments.output_dir,
+        timeout_s=arguments.timeout,
+        device=arguments.device,
+        backend=arguments.backend,
     )
 
 

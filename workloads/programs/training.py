@@ -1,4 +1,4 @@
-"""What the programs that train have in common: compute is slept, what they send are real tensors.
+"""What the programs that train have in common: compute is slept or done, what they send are real tensors.
 
 Each iteration computes and hands bucket after bucket, as they become ready, to its collective. `workloads.parallelism`
 says which buckets a program has, and `exchange` what a rank does with them. In each program every rank computes,
@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from workloads.devices import NCCL
 from workloads.launch_messages import Training
 from workloads.pacing import compute_times, ready_fractions
 from workloads.parallelism import BETWEEN_COMPUTE, ONE_BY_ONE, bucket_collectives
@@ -40,11 +41,11 @@ def run(params: Training, settings: Settings) -> None:
 
     RuntimeError if the last tensors are not what the collectives make of them, ValueError if one can't join the ranks.
     """
-    runtime = Runtime(settings)
+    collectives = bucket_collectives(params.program, params.collective, len(params.bucket_bytes))
+    runtime = Runtime(settings, collectives, computes=params.real_compute)
     ranks = runtime.world_size
     place = Place(runtime.rank, ranks, params.racks or (0,) * ranks, params.servers, params.stages or ranks)
-    buckets = _buckets(params, ranks)
-    exchange = Exchange(place, {bucket.collective for bucket in buckets})
+    exchange = Exchange(place, set(collectives), by_nccl=runtime.choice.backend == NCCL)
     compute_s = compute_times(
         params.compute_s,
         params.compute_cv,
@@ -55,6 +56,11 @@ def run(params: Training, settings: Settings) -> None:
     )
     one_by_one = params.program in ONE_BY_ONE
     runtime.connect()
+    ready = ready_fractions(len(collectives), params.overlap, params.program in BETWEEN_COMPUTE)
+    buckets = [
+        Bucket(gradient_tensor(size, ranks, runtime.memory), collective, fraction)
+        for size, collective, fraction in zip(params.bucket_bytes, collectives, ready, strict=True)
+    ]
     runtime.wait_for_start()
     start_ns = runtime.start_ns
     done = 0
@@ -65,16 +71,6 @@ def run(params: Training, settings: Settings) -> None:
     if done:
         check_result(place, done - 1, buckets)
     runtime.finish()
-
-
-def _buckets(params: Training, ranks: int) -> list[Bucket]:
-    count = len(params.bucket_bytes)
-    collectives = bucket_collectives(params.program, params.collective, count)
-    ready = ready_fractions(count, params.overlap, params.program in BETWEEN_COMPUTE)
-    return [
-        Bucket(gradient_tensor(size, pieces=ranks), collective, fraction)
-        for size, collective, fraction in zip(params.bucket_bytes, collectives, ready, strict=True)
-    ]
 
 
 def _iterate(
@@ -95,21 +91,23 @@ def _iterate(
     gate_ns = stalled_ns = 0
     waits = []
     for number, bucket in enumerate(buckets):
-        runtime.timer.sleep_until(start_ns + stalled_ns + int(bucket.ready * compute_ns))
+        runtime.compute_until(start_ns + stalled_ns + int(bucket.ready * compute_ns))
         arrived_ns = time.monotonic_ns()
         if number == 0:
             gate_ns = runtime.wait_at_gate(iteration)
         wait = exchange.start(bucket.tensor, bucket.collective)
         if one_by_one:
             wait()
+            runtime.settle()
             stalled_ns += time.monotonic_ns() - arrived_ns
         else:
             waits.append(wait)
     if not buckets:
-        runtime.timer.sleep_until(start_ns + compute_ns)
+        runtime.compute_until(start_ns + compute_ns)
     computed_ns = time.monotonic_ns() - start_ns - stalled_ns
     for wait in waits:
         wait()
+    runtime.settle()
     end_ns = time.monotonic_ns()
     if gate_ns and not one_by_one:
         # The backward pass goes on while a gate holds the first bucket, so not all of the wait prolongs it.
@@ -140,6 +138,7 @@ def training_parser(description: str, program: str) -> argparse.ArgumentParser:
     parser.set_defaults(program=program)
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--compute", type=float, default=0.1, help="seconds of compute an iteration")
+    parser.add_argument("--real-compute", action="store_true", help="multiply matrices for that long, do not sleep")
     parser.add_argument("--compute-cv", type=float, default=0.0, help="coefficient of variation of the compute time")
     return parser
 
@@ -152,6 +151,7 @@ def run_by_hand(given: argparse.Namespace, bucket_bytes: tuple[int, ...], **more
         compute_s=given.compute,
         compute_cv=given.compute_cv,
         program=given.program,
+        real_compute=given.real_compute,
         **more,
     )
     run(params, settings_of(given))

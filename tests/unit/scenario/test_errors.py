@@ -170,7 +170,7 @@ WRONG = {
         """
         4:3: jobs[0].workers: missing; hint: say how many, as workers: 4, or list the hosts in placement
         4:70: jobs[0].worker: unknown key; hint: did you mean 'workers'?
-        4:81: jobs[0].xyzzy: unknown key; hint: there are: name, model, gradients, sizes, workers, placement, movable, program, collective, servers, stages, activations, ... (23 in all)
+        4:81: jobs[0].xyzzy: unknown key; hint: there are: name, model, gradients, sizes, workers, placement, movable, program, collective, servers, stages, activations, ... (25 in all)
         """,
     ),
     "unknown key in a nested section": (
@@ -400,6 +400,20 @@ WRONG = {
         9:22: jobs[5].program: a hierarchical all-reduce needs equally many ranks in each rack, not 1 to 2; hint: change the ranks or the program
         10:56: jobs[6].collective: only for program ddp; hint: remove it
         10:77: jobs[6].servers: only for collective parameter-server; hint: remove it, or change the collective
+        """,
+    ),
+    "devices": (
+        job(
+            f"name: a, gradients: 1MB, device: gpu, workers: 1, {REST}",
+            f"name: b, gradients: 1MB, device: cpu, backend: nccl, workers: 1, {REST}",
+            f"name: c, gradients: 1MB, collective: broadcast, backend: nccl, workers: 1, {REST}",
+            "name: d, program: {command: [x]}, backend: gloo, workers: 1",
+        ),
+        """
+        4:37: jobs[0].device: must be auto or cpu or cuda, not 'gpu'; hint: did you mean 'cpu'?
+        5:51: jobs[1].backend: given, but NCCL moves data between GPUs and device is cpu; hint: use gloo
+        6:61: jobs[2].backend: given, but NCCL has no broadcast; hint: use gloo
+        7:47: jobs[3].backend: not for a command, which chooses its own; hint: remove it
         """,
     ),
     "too many buckets": (

@@ -41,12 +41,12 @@ def test_a_ranks_home_is_its_users() -> None:
 def test_a_ranks_environment_is_the_jobs_and_what_torch_looks_for() -> None:
     places = (RankPlace(0, 0, "/a"), RankPlace(1, 0, "/b"), RankPlace(2, 1, "/b"))
     job = LaunchJob(
-        "j", 0, Command(("true",), "/"), places, "/run", 5, nic_label="eth0:j4", master_address="10.5.0.1",
+        "j", 0, Command(("true",), "/"), places, "/run", 5, nic_label="eth0j4", master_address="10.5.0.1",
         environment={"HOME": "/home/x", "RANK": "of the caller"},
     )  # fmt: skip
     environment = rank_environment(job, places[2])
     assert environment["HOME"] == "/home/x"
-    assert environment["GLOO_SOCKET_IFNAME"] == "eth0:j4"
+    assert environment["GLOO_SOCKET_IFNAME"] == "eth0j4"
     assert (environment["MASTER_ADDR"], environment["MASTER_PORT"]) == ("10.5.0.1", "29500")
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS")
     assert [environment[name] for name in names] == ["2", "3", "1", "2", "1"]
