@@ -1,10 +1,9 @@
 """Has the policy decide whenever it is time, without waiting for it, and keeps the record of what came of it.
 
-A plan is made at time zero, at each `epoch` of the policy's options, when a job or a link comes or goes, when jobs that
-were known by the scenario's figures have been measured, and when a job has drifted off its gates. It is asked for in
-one tick of the supervisor and put into force in a later one. Until then, and if the solver dies or stays silent, the
-plan before goes on; paths leave links that are down at once, without it.
-A guard (see `guard`) may have fair sharing take its place for a while.
+A plan is made at time zero, at each `epoch` of the policy's options, when a job or a link comes or goes, when jobs have
+been measured or are not as they were, and when a job has drifted off its gates. It is asked for in one tick of the
+supervisor and put into force in a later one. Until then, and if the solver dies or stays silent, the plan before goes
+on; paths leave links that are down at once, without it. A guard (see `guard`) may have fair sharing take its place for a while.
 """
 
 from __future__ import annotations
@@ -36,7 +35,8 @@ FIRST_S = 600.0
 LATER_S = 60.0
 """How long any other may take before the solver is ended and another one asked."""
 DRIFT = 0.05
-"""Of its iteration, how much later than its gate a job may begin to send before a new plan is asked for."""
+"""Of its iteration: how late after its gate a job may begin to send, and how much its compute time and the time that its
+bytes take may change, before a new plan is asked for."""
 DRIFT_PAUSE_S = 1.0
 DRIFT_PAUSE_SOLVES = 10
 """Between plans that drift asks for: at least so long, and so many times what the last plan took. Planning takes the
@@ -47,8 +47,7 @@ MOST_LOSSES = 5
 """Solvers lost in a row, after which none is started any more and jobs go on with the plan they have."""
 TICK_S = 0.2
 LOOK_S = 0.5
-"""How often, at most, jobs that nobody has measured yet are looked at."""
-MEASURED = "jobs were measured"
+"""How often, at most, jobs are looked at for what has changed since the last plan."""
 FAIR = "fair"
 """The policy of the plan that a guard puts in another one's place: it says nothing."""
 RETRY = "the policy is tried again"
@@ -97,6 +96,7 @@ class Decider:
         self._zero_ns = 0
         self._starts: Plan | None = None
         self._next_look_s = 0.0
+        self._known: dict[str, JobState] = {}
 
     def ask_first(self, jobs: Sequence[Job]) -> None:
         """Ask for the plan of these jobs at time zero; `await_first` takes it."""
@@ -177,8 +177,8 @@ class Decider:
         pause_s = max(DRIFT_PAUSE_S, DRIFT_PAUSE_SOLVES * self.decisions[-1].solve_s) if self.decisions else 0.0
         if self._wanted is None and now - self._asked_s > pause_s and (late := self._drifted(active)):
             self._wanted = f"drift of {late}"
-        if self._wanted is None and now - self._asked_s > pause_s and self._measured_since(now, active):
-            self._wanted = MEASURED
+        if self._wanted is None and now - self._asked_s > pause_s:
+            self._wanted = self._learnt(now, active)
         if self.guard is not None and self.guard.held:
             self._wanted = RETRY if self.guard.may_retry(now) else None
         if self._wanted is None or self.solver.asked or not active or self._losses > MOST_LOSSES:
@@ -188,7 +188,9 @@ class Decider:
         self._asked_for, self._wanted, self._asked_s = self._wanted, None, now
         if self.guard is not None:
             self.guard.held = False
-        self.solver.ask(self._look(now, active, places), LATER_S)
+        snapshot = self._look(now, active, places)
+        self._known = {state.job.name: state for state in snapshot.jobs}
+        self.solver.ask(snapshot, LATER_S)
 
     def _be_on_guard(self, guard: Guard, now: float, active: Sequence[Active]) -> None:
         """Have the guard judge, and get it what it compares with."""
@@ -230,16 +232,18 @@ class Decider:
         plan = self.enforcer.in_force.get(job.name)
         return self.observer.state(job, place, now, self._router, plan.paths if plan else {})
 
-    def _measured_since(self, now: float, active: Sequence[Active]) -> bool:
-        """Whether figures have taken the place of the scenario's since the last plan, of all jobs: looked at rarely."""
-        if not self.decisions or now < self._next_look_s:
-            return False
+    def _learnt(self, now: float, active: Sequence[Active]) -> str | None:
+        """What has become known of jobs since the last plan that calls for another one; looked at now and then."""
+        if now < self._next_look_s:
+            return None
         self._next_look_s = now + LOOK_S
-        known = self.decisions[-1].known.get("jobs", {})
-        if all(known.get(each.job.name, {}).get("communication_s") is not None for each in active):
-            return False
-        self.observer.read()
-        return all(len(self.observer.histories[each.job.name].latest) == LATEST for each in active)
+        seen = {state.job.name: state for state in self._look(now, active, self._places(active)).jobs}
+        if any(name not in self._known or self._known[name].communication_s is None for name in seen):
+            measured = all(len(self.observer.histories[name].latest) == LATEST for name in seen)
+            return "jobs were measured" if measured else None
+        return next(
+            (f"{name} is not as it was" for name, state in seen.items() if _differ(self._known[name], state)), None
+        )
 
     def _drifted(self, active: Sequence[Active]) -> str | None:
         """A job whose last collective began far behind its gate."""
@@ -337,3 +341,12 @@ class Decider:
         if self._losses <= MOST_LOSSES:
             self._wanted = self._wanted or "a lost solver"
             self.solver.restart()
+
+
+def _differ(known: JobState, now: JobState) -> bool:
+    """Whether a job's iteration alone has come to be another one by more than DRIFT of it."""
+    communication_s = known.communication_s or 0.0
+    before, after = sum(known.transfers.values()), sum(now.transfers.values())
+    changed_s = abs(now.compute_s - known.compute_s)
+    changed_s += communication_s * abs(after - before) / before if before > 0 else 0.0
+    return changed_s > DRIFT * (known.compute_s + communication_s)

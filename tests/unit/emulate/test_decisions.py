@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harmonics_emu.emulate.decisions import LATER_S, MEASURED, MOST_LOSSES, Active, Decider
+from harmonics_emu.emulate.decisions import LATER_S, MOST_LOSSES, Active, Decider
 from harmonics_emu.emulate.enforcement import Enforcer
 from harmonics_emu.emulate.gates import NEVER_NS, GateKeeper
 from harmonics_emu.emulate.guard import Guard
@@ -251,9 +251,16 @@ def test_jobs_that_were_measured_are_planned_for_anew_once(bench: Bench, tmp_pat
     decider.tick(2.7, bench.active)
     bench.solver.says = [answer(LEVELS)]
     decider.tick(2.8, bench.active)
-    assert decider.decisions[-1].why == MEASURED
+    assert decider.decisions[-1].why == "jobs were measured"
     decider.tick(9.0, bench.active)
     assert not decider.solver.asked
+    for number in range(20, 30):
+        for writer in writers["two"]:
+            writer.add(number, 0.1 * number, 0.07, 0.0, 0.1 * (number + 1))
+    decider.tick(9.6, bench.active)
+    bench.solver.says = [answer(LEVELS)]
+    decider.tick(9.7, bench.active)
+    assert decider.decisions[-1].why == "two is not as it was"
 
 
 def test_a_lost_solver_is_counted_and_replaced_but_not_for_ever(bench: Bench) -> None:
