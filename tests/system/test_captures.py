@@ -135,7 +135,10 @@ def test_captures_of_a_run_have_every_byte_that_its_links_counted(scenario: str,
     assert [job["collectives"] for job in shown["jobs"]] == [20, 20]
     explained = json.loads(harmonics("explain", str(out), "--json").stdout)
     assert len(explained["links"]) == 4
-    assert all(0 < link["contended_s"]["packets"] <= link["contended_s"]["spans"] for link in explained["links"])
+    for link in explained["links"]:
+        spans, packets = link["contended_s"]["spans"], link["contended_s"]["packets"]
+        # Ranks that compute for longer than others begin the span late, and gloo ends it late: milliseconds of each 50.
+        assert packets == pytest.approx(spans, rel=0.4)
 
 
 @pytest.mark.ovs
