@@ -3,7 +3,8 @@
 A plan is made at time zero, at each `epoch` of the policy's options, when a job or a link comes or goes, when jobs have
 been measured or are not as they were, and when a job has drifted off its gates. It is asked for in one tick of the
 supervisor and put into force in a later one. Until then, and if the solver dies or stays silent, the plan before goes
-on; paths leave links that are down at once, without it. A guard (see `guard`) may have fair sharing take its place for a while.
+on; paths leave links that are down at once, without it. A guard (see `guard`) may have fair sharing take its place for
+a while.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ FIRST_S = 600.0
 LATER_S = 60.0
 """How long any other may take before the solver is ended and another one asked."""
 DRIFT = 0.05
-"""Of its iteration: how late after its gate a job may begin to send, and how much its compute time and the time that its
-bytes take may change, before a new plan is asked for."""
+"""Of its iteration: how late after its gate a job may begin to send, and how much its own compute time and the time of
+its bytes may change, before a new plan is asked for."""
 DRIFT_PAUSE_S = 1.0
 DRIFT_PAUSE_SOLVES = 10
 """Between plans that drift asks for: at least so long, and so many times what the last plan took. Planning takes the

@@ -31,11 +31,13 @@ from workloads.spans import SpanReader
 
 LATEST = 8
 """Iterations that a figure is the median of, at most: a change shows after half as many."""
+RECENT = 32
+"""Iterations of which the quickest but one says what a job takes to send when nobody is in its way."""
 KEPT = 512
 COMMAND_BYTES = 10**6
 """Stand for what a command sends, until its ranks have counted it."""
 HEADERS = FRAME_BYTES / SEGMENT_PAYLOAD_BYTES
-MOST_EXCESS = 1.2
+MOST_EXCESS = 1.12
 """Bound on how much longer than its bytes a job may be taken to hold its links. What is beyond is others in the way, or
 pauses between small buckets, in which links are free: taken for bytes, it would make links look too full."""
 SENDING_JITTER = 0.05
@@ -84,10 +86,14 @@ class History:
             self.whole.append(Iteration(number, max(starts), max(ends), max(computes), min(gates)))
 
     @property
+    def warm(self) -> list[Iteration]:
+        """All that are kept, oldest first: none that is warm-up while there are others."""
+        return [one for one in self.whole if one.number >= self.warmup] or list(self.whole)
+
+    @property
     def latest(self) -> list[Iteration]:
-        """The iterations that figures are made of, oldest first: none that is warm-up while there are others."""
-        warm = [one for one in self.whole if one.number >= self.warmup]
-        return (warm or list(self.whole))[-LATEST:]
+        """The iterations that most figures are made of, oldest first."""
+        return self.warm[-LATEST:]
 
     def between(self, since_s: float, until_s: float) -> list[Iteration]:
         """The iterations that began and ended in that time."""
@@ -194,7 +200,7 @@ class Observer:
         if latest:
             sending_s = median(one.sending_s for one in latest)
             if bare_s > 0:
-                quick_s = sorted(one.sending_s for one in latest)[len(latest) // 4]
+                quick_s = _quick_s(self.histories[job.name].warm[-RECENT:])
                 most = MOST_EXCESS_IN_PHASES if goes_in_phases(job) else MOST_EXCESS
                 scale = min(max(quick_s / bare_s, HEADERS), most)
         return JobState(
@@ -211,6 +217,12 @@ class Observer:
         for readers in self._readers.values():
             for reader in readers:
                 reader.close()
+
+
+def _quick_s(iterations: Sequence[Iteration]) -> float:
+    """What sending takes alone, on the average: that is about one SENDING_JITTER above the quickest."""
+    quickest = sorted(one.sending_s for one in iterations)
+    return quickest[min(1, len(quickest) // 2)] * (1 + SENDING_JITTER)
 
 
 def _spread_s(iterations: Sequence[Iteration]) -> float:
