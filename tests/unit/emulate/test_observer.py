@@ -83,7 +83,7 @@ def test_compute_is_the_slowest_ranks_and_all_else_communication(observer: Obser
     assert state.compute_s == pytest.approx(0.080)
     assert state.communication_s == pytest.approx(0.072)
     assert (state.iterations_done, state.next_start_s) == (4, pytest.approx(ranks.now))
-    # It sends for 42 ms where its bytes explain 40, without the gate's wait: the quickest of some that vary around more.
+    # It sends for 42 ms where its bytes explain 40, without the gate's wait: the quickest of some that vary.
     alone_s = 0.042 * (1 + SENDING_JITTER)
     assert state.transfers["r0h0", "r1h0"] == pytest.approx(1e6 * alone_s / ALONE_S)
     assert state.jitter_s == pytest.approx(SENDING_JITTER * alone_s)
