@@ -55,22 +55,25 @@ def forecast(snapshot: Snapshot, plan: Plan, epoch_s: float | None) -> dict[str,
 def alone_s(snapshot: Snapshot) -> dict[str, float]:
     """Seconds of an iteration of each job with the fabric to itself, by job name; commands are left out."""
     return {
-        state.job.name: estimate_alone(snapshot.fabric, replace(state.job, compute_s=state.compute_s)).iteration_s
+        state.job.name: estimate_alone(snapshot.fabric, _with_pauses(state)).iteration_s
         for state in snapshot.jobs
         if not state.job.command
     }
 
 
+def _with_pauses(state: JobState) -> Job:
+    """The job as measured; what its links are free for while it sends counts as compute."""
+    return replace(state.job, compute_s=state.compute_s + state.pause_s)
+
+
 def _rest(state: JobState, origin_s: float, horizon_s: float, share: int) -> Job:
     """The job as it goes on: the iterations of the horizon, with what was measured of it."""
-    job = state.job
     shortest_s = max(state.compute_s, 1e-3)
     iterations = min(max(1, math.ceil(horizon_s / shortest_s)), share)
     return replace(
-        job,
+        _with_pauses(state),
         iterations=iterations,
         warmup=0,
-        compute_s=state.compute_s,
         start_s=state.next_start_s - origin_s,
     )
 

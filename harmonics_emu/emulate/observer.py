@@ -32,14 +32,16 @@ from workloads.spans import SpanReader
 LATEST = 8
 """Iterations that a figure is the median of, at most: a change shows after half as many."""
 RECENT = 32
-"""Iterations of which the quickest but one says what a job takes to send when nobody is in its way."""
+"""Iterations of which the quickest eighth says what a job takes to send when nobody is in its way."""
 KEPT = 512
 COMMAND_BYTES = 10**6
 """Stand for what a command sends, until its ranks have counted it."""
 HEADERS = FRAME_BYTES / SEGMENT_PAYLOAD_BYTES
 MOST_EXCESS = 1.12
-"""Bound on how much longer than its bytes a job may be taken to hold its links. What is beyond is others in the way, or
-pauses between small buckets, in which links are free: taken for bytes, it would make links look too full."""
+"""Bound on how much longer than its bytes a job may be taken to hold its links. What is beyond is pauses between small
+buckets, in which links are free: taken for bytes, it would make links look too full."""
+MOST_PAUSED = 1.3
+"""The same with pauses. What is beyond is others in the way."""
 SENDING_JITTER = 0.05
 """Of the time to send alone, how much that time varies here, as a standard deviation (measured: 0.023 to 0.05)."""
 NORMAL = 1.4826
@@ -195,7 +197,7 @@ class Observer:
         share = size / job.bytes if job.bytes else 1.0
         transfers = {pair: share * stated for pair, stated in self._stated[job.name].items()}
         bare_s = sending_alone_s(self._fabric, router, job.name, transfers, paths)
-        scale = HEADERS
+        scale, pause_s = HEADERS, 0.0
         sending_s = bare_s * HEADERS
         if latest:
             sending_s = median(one.sending_s for one in latest)
@@ -203,6 +205,7 @@ class Observer:
                 quick_s = _quick_s(self.histories[job.name].warm[-RECENT:])
                 most = MOST_EXCESS_IN_PHASES if goes_in_phases(job) else MOST_EXCESS
                 scale = min(max(quick_s / bare_s, HEADERS), most)
+                pause_s = max(0.0, min(quick_s, MOST_PAUSED * bare_s) - scale * bare_s)
         return JobState(
             job=replace(job, bucket_bytes=tuple(round(size * share * scale) for size in job.bucket_bytes)),
             transfers={pair: size * scale for pair, size in transfers.items()},
@@ -211,6 +214,7 @@ class Observer:
             iterations_done=0 if where is None else where.done,
             next_start_s=job.start_s if where is None else next_start_s(where, job.start_s, sending_s, time_s),
             jitter_s=math.hypot(_spread_s(latest) if job.compute_cv == 0 else 0.0, SENDING_JITTER * bare_s * scale),
+            pause_s=pause_s,
         )
 
     def close(self) -> None:
@@ -222,7 +226,7 @@ class Observer:
 def _quick_s(iterations: Sequence[Iteration]) -> float:
     """What sending takes alone, on the average: that is about one SENDING_JITTER above the quickest."""
     quickest = sorted(one.sending_s for one in iterations)
-    return quickest[min(1, len(quickest) // 2)] * (1 + SENDING_JITTER)
+    return quickest[len(quickest) // 8] * (1 + SENDING_JITTER)
 
 
 def _spread_s(iterations: Sequence[Iteration]) -> float:

@@ -25,7 +25,8 @@ class JobState:
     measured where the job has run, else the scenario's figures; communication_s is None until known.
     iterations_done: finished iterations. next_start_s: when its next iteration can begin (absolute, time zero = 0).
     jitter_s: by how much an iteration alone differs from the last one for no reason that `job` states, as a standard
-    deviation; 0 where nothing is known of that.
+    deviation; 0 where nothing is known of that. pause_s: seconds of its communication alone in which its links are
+    free, as between small buckets.
     """
 
     job: Job
@@ -35,6 +36,7 @@ class JobState:
     iterations_done: int = 0
     next_start_s: float = 0.0
     jitter_s: float = 0.0
+    pause_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,9 @@ from typing import Any
 from harmonics_emu.errors import HarmonicsError, UsageError
 from harmonics_emu.scenario.quantities import parse_positive_time
 from harmonics_emu.schedulers.exact.bound import Bound, bound_of
-from harmonics_emu.schedulers.exact.held_starts import held_starts
 from harmonics_emu.schedulers.exact.outlook import JobPlans, Outlook, look_ahead
-from harmonics_emu.schedulers.exact.quick import QuickObjective
-from harmonics_emu.schedulers.exact.serial import compile_search
+from harmonics_emu.schedulers.exact.quick import QuickOutlook
+from harmonics_emu.schedulers.harmonics.rollout import compile_rollouts
 from harmonics_emu.schedulers.harmonics.spines import choose_spines, demands_of, routes_of
 from harmonics_emu.schedulers.harmonics.views import tasks_of
 from harmonics_emu.schedulers.interface import FunctionPolicy, HostPair, JobPlan, Plan, Snapshot
@@ -80,7 +79,7 @@ class Search:
     found: list[dict[str, Any]] = field(default_factory=list)
     evaluations: int = 0
     slowest_s: float = 0.0
-    quick: QuickObjective | None = None
+    quick: QuickOutlook | None = None
 
     def is_over(self) -> bool:
         """Whether one more evaluation might end after the deadline."""
@@ -115,7 +114,7 @@ def plan_optimal(snapshot: Snapshot) -> Plan:
     that of fair, and a fallback.
     """
     limit_s = _time_limit(snapshot.options)
-    compile_search()
+    compile_rollouts()
     began = time.monotonic()
     if len(snapshot.jobs) > JOBS_IN_A_SECOND * math.sqrt(limit_s):
         return Plan(policy="optimal", facts={"fallback": True, "time_limit_s": limit_s, "out_of_time": True})
@@ -127,9 +126,10 @@ def plan_optimal(snapshot: Snapshot) -> Plan:
     sure, objective = search.best, search.objective
     # One exact evaluation comes last.
     search.deadline -= search.exact_s
-    search.quick, search.slowest_s = QuickObjective(outlook, search.fair), 0.0
+    search.quick = quick = QuickOutlook(outlook, search.fair)
+    search.slowest_s = 0.0
     bound = _bound(outlook, min(search.deadline, time.monotonic() + BOUND_PART * limit_s))
-    for _ in _improvements(search, paths):
+    for _ in _improvements(search, quick, paths):
         if search.is_over() or search.objective <= bound.value * (1 + PROVEN):
             break
     out_of_time = search.is_over()
@@ -191,7 +191,9 @@ def _balanced_paths(snapshot: Snapshot) -> dict[str, dict[HostPair, Path]]:
     return {job: dict(paths) for job, paths in routes_of(demands, choose_spines(demands)).items()}
 
 
-def _improvements(search: Search, paths: Sequence[dict[str, dict[HostPair, Path]]]) -> Iterator[None]:
+def _improvements(
+    search: Search, quick: QuickOutlook, paths: Sequence[dict[str, dict[HostPair, Path]]]
+) -> Iterator[None]:
     """Judges one plan after another; each step is one evaluation."""
     names = [rest.job.name for rest in search.outlook.rests]
     orders = list(permutations(names)) if len(names) <= ALL_ORDERS else [tuple(_order(search.best, names))]
@@ -200,7 +202,7 @@ def _improvements(search: Search, paths: Sequence[dict[str, dict[HostPair, Path]
         yield
     for way in paths:
         for order in orders[: math.factorial(ALL_ORDERS)]:
-            if (starts := held_starts(search.outlook, order, way, search.deadline)) is not None:
+            if (starts := quick.held_starts(order, way, search.deadline)) is not None:
                 search.judge(_levels(order, way, starts), "held starts")
             yield
     yield from _random_changes(search, names)

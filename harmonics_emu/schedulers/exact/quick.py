@@ -1,11 +1,13 @@
-"""The objective of an outlook by rollouts: many times quicker than the fluid engine, which has the last word."""
+"""What `optimal` searches by: rollouts, many times quicker than the fluid engine, which has the last word."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 from harmonics_emu.schedulers.exact.outlook import JobPlans, Outlook
 from harmonics_emu.schedulers.harmonics.rollout import Judge
+from harmonics_emu.schedulers.harmonics.starts import groups_on_one_link, held_starts
 from harmonics_emu.schedulers.harmonics.views import Problem, Routes
 from harmonics_emu.schedulers.interface import JobPlan
 
@@ -13,9 +15,11 @@ ROUTES_KEPT = 64
 """Choices of paths whose crossings are kept ready."""
 
 
-class QuickObjective:
-    """Of plans without rates. exact: the objective of the plan that says nothing. It sets what all plans have in
-    common: jobs that send nothing, and what is spent.
+class QuickOutlook:
+    """The objective of plans without rates, and start times for given levels.
+
+    exact: the objective of the plan that says nothing. It sets what all plans have in common: jobs that send nothing,
+    and what is spent.
     """
 
     def __init__(self, outlook: Outlook, exact: float) -> None:
@@ -32,6 +36,25 @@ class QuickObjective:
         judge = self._judge({task.name: plan.paths for task, plan in zip(self._problem.tasks, own, strict=True)})
         starts = {number: plan.starts_s for number, plan in enumerate(own) if plan.starts_s}
         return self._common + judge.cost([own[job.number].level for job in judge.jobs], starts)
+
+    def held_starts(
+        self, order: Sequence[str], paths: Routes, deadline: float
+    ) -> Mapping[str, tuple[float, ...]] | None:
+        """By job, absolute release times of its next collectives, if levels follow `order`.
+
+        None if there is nothing to hold, or no time. Jobs get none that share links with others whose slowest link is
+        another one.
+        """
+        crossings = self._problem.crossings(paths)
+        view = self._problem.whole_view(crossings, range(len(self._problem.tasks)), self._most)
+        names = [self._problem.tasks[job.number].name for job in view.jobs]
+        # A job whose last collective is under way is in no order.
+        levels = [order.index(name) if name in order else len(order) for name in names]
+        found: dict[str, tuple[float, ...]] = {}
+        for group in groups_on_one_link(view):
+            starts = held_starts(view, group, levels, deadline) or {}
+            found |= {self._problem.tasks[number].name: own for number, own in starts.items()}
+        return found or None
 
     def _judge(self, routes: Routes) -> Judge:
         key = tuple((name, tuple(sorted(paths.items()))) for name, paths in routes.items())

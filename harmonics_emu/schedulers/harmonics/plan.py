@@ -34,7 +34,7 @@ def plan_of(epoch: Epoch) -> Plan:
         task.name: JobPlan(
             level=outcome.levels.get(number, DEFAULT_LEVEL),
             paths=outcome.routes.get(task.name, {}),
-            starts_s=tuple(outcome.starts.get(number, ())),
+            starts_s=tuple(start - task.pause_s for start in outcome.starts.get(number, ())),
         )
         for number, task in enumerate(epoch.problem.tasks)
     }

@@ -40,7 +40,7 @@ class Task:
 
     iterations: whose collective has not begun, or 1 for the last one. compute_s: of each, on the average;
     alone_iteration_s: what each takes alone on the fabric. weight: of each second until its end, in the objective.
-    jitter_s: about the standard deviation of an iteration.
+    jitter_s: about the standard deviation of an iteration. pause_s: what of compute_s is in fact pauses of sending.
     """
 
     state: JobState
@@ -49,6 +49,7 @@ class Task:
     alone_iteration_s: float
     weight: float
     jitter_s: float
+    pause_s: float
 
     @property
     def name(self) -> str:
@@ -67,16 +68,17 @@ def tasks_of(snapshot: Snapshot) -> list[Task]:
     for state, share in zip(snapshot.jobs, shares, strict=True):
         if state.iterations_done >= state.job.iterations:
             continue
-        compute_s = iteration_compute_s(state)
+        # As if a job paused before it sends: its links are as free, and its iteration as long.
+        compute_s = iteration_compute_s(state) + state.pause_s
         training_s = alone(snapshot.fabric, replace(state.job, compute_s=compute_s, compute_cv=0.0))[1]
         weight = share / total / training_s if training_s > 0 else 0.0
         alone_s = training_s / state.job.iterations
         jitter_s = math.hypot(state.jitter_s, state.job.compute_cv * compute_s)
         left = state.job.iterations - begun(state, snapshot.time_s)
         if left > 0:
-            found.append(Task(state, left, compute_s, alone_s, weight, jitter_s))
+            found.append(Task(state, left, compute_s, alone_s, weight, jitter_s, state.pause_s))
         else:
-            found.append(Task(replace(state, next_start_s=snapshot.time_s), 1, 0.0, alone_s, weight, jitter_s))
+            found.append(Task(replace(state, next_start_s=snapshot.time_s), 1, 0.0, alone_s, weight, jitter_s, 0.0))
     return found
 
 

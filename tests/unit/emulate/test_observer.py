@@ -11,6 +11,7 @@ from harmonics_emu.emulate.observer import (
     HEADERS,
     LATEST,
     MOST_EXCESS,
+    MOST_PAUSED,
     SENDING_JITTER,
     History,
     Observer,
@@ -95,6 +96,18 @@ def test_an_iteration_that_a_rank_has_yet_to_finish_does_not_count() -> None:
     assert history.latest == []
     history.add(0, 0.0, 0.1, 0.0, 0.2)
     assert [one.number for one in history.latest] == [0]
+
+
+def test_what_bytes_can_not_explain_are_pauses_up_to_a_bound(observer: Observer, ranks: Ranks) -> None:
+    ranks.iterate((0.075, 0.075), 0.048)  # warm-up
+    for _ in range(20):
+        ranks.iterate((0.075, 0.075), 0.048)
+    state = look(observer, ranks)
+    assert state.transfers["r0h0", "r1h0"] == pytest.approx(1e6 * MOST_EXCESS)
+    assert state.pause_s == pytest.approx(0.048 * (1 + SENDING_JITTER) - ALONE_S * MOST_EXCESS)
+    for _ in range(40):
+        ranks.iterate((0.075, 0.075), 0.2)
+    assert look(observer, ranks).pause_s == pytest.approx(ALONE_S * (MOST_PAUSED - MOST_EXCESS))
 
 
 def test_a_job_that_changes_is_known_anew_and_one_disturbed_iteration_is_not_a_change(

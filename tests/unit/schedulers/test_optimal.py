@@ -15,7 +15,7 @@ from harmonics_emu.bench.entangled import entangled_cluster
 from harmonics_emu.errors import UsageError
 from harmonics_emu.scenario import load_scenario
 from harmonics_emu.schedulers.exact.outlook import look_ahead
-from harmonics_emu.schedulers.exact.quick import QuickObjective
+from harmonics_emu.schedulers.exact.quick import QuickOutlook
 from harmonics_emu.schedulers.interface import JobPlan
 from harmonics_emu.schedulers.optimal import SEEDS, plan_optimal, policy
 from harmonics_emu.schedulers.registry import find_policy
@@ -79,7 +79,7 @@ def test_what_is_searched_by_is_the_objective(number: int) -> None:
     snapshot = drawn_snapshot(number)
     outlook = look_ahead(snapshot)
     assert outlook is not None
-    quick = QuickObjective(outlook, outlook.objective({}))
+    quick = QuickOutlook(outlook, outlook.objective({}))
     draw = random.Random(number)
     for _ in range(3):
         plans = {}

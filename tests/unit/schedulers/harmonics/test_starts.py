@@ -23,6 +23,7 @@ from harmonics_emu.schedulers.harmonics.starts import (
     harmonised_starts,
     held_starts,
 )
+from harmonics_emu.schedulers.harmonics.views import tasks_of
 from tests.unit.schedulers.harmonics.cases import whole_view
 from tests.unit.schedulers.snapshots import snapshot_of
 from tests.unit.simulate.cases import fabric, job
@@ -119,6 +120,26 @@ def test_jobs_that_vary_get_room_on_a_nearly_full_link() -> None:
     by_levels = plan_harmonics(replace(varying, options={"levers": "priorities"}))
     assert plan.facts["objective"] < by_levels.facts["objective"] - 0.03
     assert plan.facts["objective"] < 1.1
+
+
+def test_a_job_that_pauses_while_it_sends_leaves_its_links_free() -> None:
+    """100 ms of each iteration alone go into pauses. The link is busy for 146 of 248 ms: nobody has to be stretched."""
+    jobs = jobs_of((0.075, 73), (0.075, 73), iterations=200)
+    paused = [replace(state, jitter_s=0.002, pause_s=0.1) for state in snapshot_of(fabric(), jobs).jobs]
+    snapshot = replace(snapshot_of(fabric(), jobs), jobs=tuple(paused))
+    assert tasks_of(snapshot)[0].alone_iteration_s == pytest.approx(0.248)
+    assert plan_harmonics(snapshot).facts["objective"] < 1.01
+
+
+def test_start_times_leave_room_for_pauses() -> None:
+    jobs = jobs_of((0.075, 73), (0.075, 73), iterations=200)
+    plain = replace(snapshot_of(fabric(), jobs), options={"levers": "start-times"})
+    states = [replace(state, jitter_s=0.002, pause_s=0.004) for state in plain.jobs]
+    longer = [replace(state, jitter_s=0.002, compute_s=0.079) for state in plain.jobs]
+    paused, same = (plan_harmonics(replace(plain, jobs=tuple(those))) for those in (states, longer))
+    for name, own in paused.jobs.items():
+        assert len(own.starts_s) == 200
+        assert np.array(own.starts_s) == pytest.approx(np.array(same.of(name).starts_s) - 0.004)
 
 
 def test_held_starts_are_better_than_the_same_levels_alone() -> None:
