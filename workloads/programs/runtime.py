@@ -18,6 +18,7 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
+from workloads.collectives import RING_ALL_REDUCE
 from workloads.devices import AUTO, CPU, CUDA, GLOO, NCCL, Accelerators, Wanted, choose
 from workloads.job_page import JobPage, State
 from workloads.output_files import spans_path, timer_path
@@ -87,14 +88,17 @@ class Runtime:
         self.rank = int(os.environ["RANK"])
         self.world_size = int(os.environ["WORLD_SIZE"])
         self.timer = Timer()
+        collectives = frozenset(collectives)
         wanted = Wanted(
             settings.device,
             settings.backend,
             computes,
             settings.gpus or tuple(range(self.world_size)),
-            frozenset(collectives),
+            collectives,
         )
         self.choice = choose(wanted, self.rank, accelerators())
+        # gloo's ring goes from each rank to the one before it, a job's ring from each host to the next one.
+        self._backwards = collectives == {RING_ALL_REDUCE} and self.choice.backend == GLOO
         self._load = Load(self.choice.device) if computes else None
         self.page = None if settings.page_path is None else JobPage.open(settings.page_path)
         self.start_ns = 0
@@ -108,14 +112,16 @@ class Runtime:
         """Join the process group; a tiny all-reduce brings all its connections up."""
         if self.choice.device != CPU:
             torch.cuda.set_device(self.choice.device)
-        store = None
+        store, rank = None, self.rank
         if self.settings.rendezvous is not None:
+            # Without the launcher, the rank that others look for must be where MASTER_ADDR says.
+            rank = self.world_size - 1 - self.rank if self._backwards else self.rank
             path = str(self.settings.rendezvous)
             store = dist.FileStore(path, self.world_size)  # type: ignore[attr-defined,unused-ignore]
         dist.init_process_group(
             self.choice.backend,
             store=store,
-            rank=self.rank,
+            rank=rank,
             world_size=self.world_size,
             timeout=timedelta(seconds=self.settings.timeout_s),
         )
