@@ -110,10 +110,10 @@ class Epoch:
         if balanced and len(self._all) <= ROUTED_JOBS:
             choices += [{}, self.watch.one("spines", self._routes_by_intensity)]
         bests = [self._best(self._few(routes)) for routes in choices]
-        if balanced:
-            bests.sort(key=cost_of)
-            bests = self.watch.one("routes", lambda: [self._walked(best, demands) for best in bests[:WALKS]])
-        return self._best(bests)
+        if not balanced:
+            return bests[0]
+        bests.sort(key=cost_of)
+        return self._best(self.watch.one("routes", lambda: [self._walked(best, demands) for best in bests[:WALKS]]))
 
     def _best(self, outcomes: Sequence[Outcome]) -> Outcome:
         """On longer rollouts than those of the searches that found them: short ones flatter what was found by them."""

@@ -19,8 +19,6 @@ from harmonics_emu.schedulers.harmonics.orders import shared_links
 from harmonics_emu.schedulers.unified_circle import ANGLES, Arc, best_rotations, sample
 from harmonics_emu.simulate.kernel.sharing import Flags, Floats
 
-STATES = 100
-"""Of the search for held starts: schedules that are followed up at a time."""
 SLACK = 1e-6
 """Link times are taken to be longer by this part: who is waited for is done by then, whatever doubles round."""
 SAME = 1e-6
@@ -53,7 +51,7 @@ def held_starts(view: View, group: Sequence[int], levels: Sequence[int], deadlin
     jobs = [view.jobs[position] for position in group]
     origin_s = min(job.start_s for job in jobs)
     chains = [_chain(job, view, origin_s) for job in jobs]
-    schedule = good_schedule(chains, [levels[position] for position in group], deadline, STATES)
+    schedule = good_schedule(chains, [levels[position] for position in group], deadline)
     if schedule is None or not any(any(own) for own in schedule.releases):
         return None
     return {
