@@ -137,8 +137,8 @@ def test_captures_of_a_run_have_every_byte_that_its_links_counted(scenario: str,
     assert len(explained["links"]) == 4
     for link in explained["links"]:
         spans, packets = link["contended_s"]["spans"], link["contended_s"]["packets"]
-        # Ranks that compute for longer than others begin the span late, and gloo ends it late: milliseconds of each 50.
-        assert packets == pytest.approx(spans, rel=0.4)
+        # Spans also hold what a busy machine adds to each collective; packets are seen where they were sent.
+        assert 0 < packets <= 1.4 * spans
 
 
 @pytest.mark.ovs
