@@ -194,7 +194,8 @@ def _stage_width(n: int, stages: int) -> int:
 class Ranks:
     """All that a collective may want to know of its ranks.
 
-    hosts, racks: of each rank. servers: the first so many ranks are the parameter servers. stages: of a pipeline.
+    hosts, racks: of each rank. servers: the first so many ranks are the parameter servers; as many as there are ranks
+    means that each is server and worker at once. stages: of a pipeline.
     """
 
     hosts: Sequence[str]
@@ -208,7 +209,7 @@ class Ranks:
 
     @property
     def working(self) -> Sequence[str]:
-        return self.hosts[self.servers :]
+        return self.hosts if self.servers == len(self.hosts) else self.hosts[self.servers :]
 
 
 def _push_and_pull(ranks: Ranks, size: float) -> Transfers:

@@ -23,9 +23,11 @@ class Job:
     compute_cv: coefficient of variation of log-normal compute jitter, drawn by seed; 0 means none.
     bucket_bytes: bytes of each gradient bucket, in the order in which they become ready.
     collective: name in workloads.collectives.COLLECTIVES. servers: for a parameter server, how many of the first ranks
-        are servers. stages: for a pipeline, its stages; None for one a rank. in_stages: the fraction of the bytes that
-        are all-reduced within each stage after the pipeline's own.
+        are servers; all of them are workers too where that is every rank. stages: for a pipeline, its stages; None for
+        one a rank. in_stages: the fraction of bytes that are all-reduced within each stage after the pipeline's own.
     device, backend: as in workloads.devices. real_compute: whether ranks compute instead of sleeping (emulator only).
+    application: what a parameter-server job learns, a name in workloads.programs.learning, None for no more than bytes.
+    data_bytes: its input, in equal parts on all ranks, each in so many `blocks`.
     between_compute: whether compute comes in equal stretches, each of which ends in a bucket that the next one needs.
     start_s: submission, seconds after time zero.
     level: priority level that the scenario asks for (0 first .. 7), None where it asks for none.
@@ -55,6 +57,9 @@ class Job:
     device: str = "auto"
     backend: str = "auto"
     real_compute: bool = False
+    application: str | None = None
+    data_bytes: int = 0
+    blocks: int = 8
 
     @property
     def ranks(self) -> int:

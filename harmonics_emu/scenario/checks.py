@@ -18,7 +18,7 @@ from workloads.collectives import PARAMETER_SERVER, PIPELINE, RING_ALL_REDUCE, S
 from workloads.devices import CPU, NCCL, NCCL_COLLECTIVES
 from workloads.job import Job
 from workloads.models import find_model, model_names
-from workloads.parallelism import BETWEEN_COMPUTE, COLLECTIVE_OF, FSDP, PIPELINED
+from workloads.parallelism import BETWEEN_COMPUTE, COLLECTIVE_OF, FSDP, PIPELINED, PS
 
 MAX_RANKS = 200_000
 MAX_BUCKETS = 20_000
@@ -115,6 +115,7 @@ def _check_job(at: Location, job: JobSection, models: Mapping[str, ModelSection]
     yield from _check_payload(at, job)
     yield from _check_compute(at, job, models)
     yield from _check_collective(at, job)
+    yield from _check_application(at, job)
     yield from _check_backend(at, job)
     if "workers" not in job.model_fields_set and isinstance(job.placement, str):
         yield Complaint((*at, "workers"), "missing", "say how many, as workers: 4, or list the hosts in placement")
@@ -216,6 +217,22 @@ def _check_collective(at: Location, job: JobSection) -> Iterator[Complaint]:
             yield Complaint((*at, key), what, "remove it, or change the collective")
 
 
+def _check_application(at: Location, job: JobSection) -> Iterator[Complaint]:
+    """What parameter-server jobs learn, and on what."""
+    for key in ("application", "data", "blocks"):
+        if key in job.model_fields_set and job.program not in (None, PS):
+            yield Complaint((*at, key), "only for program ps", "remove it")
+    if job.program != PS or job.application is None:
+        return
+    if "model" in job.model_fields_set:
+        yield Complaint((*at, "model"), "given together with application", "give gradients, the bytes of its model")
+    if "data" not in job.model_fields_set:
+        yield Complaint((*at, "data"), "missing for an application", "say how much input it has, as data: 64MB")
+    if job.servers is not None and job.workers is not None and job.servers != job.workers:
+        what = "given, but each rank of an application is both server and worker"
+        yield Complaint((*at, "servers"), what, "remove it")
+
+
 def _check_backend(at: Location, job: JobSection) -> Iterator[Complaint]:
     """NCCL is for GPUs, and for collectives that it has; whether there are GPUs only the machine of the run tells."""
     if isinstance(job.program, CommandSection) and job.backend not in (None, "auto"):
@@ -250,7 +267,7 @@ def _check_collectives(
             hosts=placed,
             iterations=1,
             collective=collective,
-            servers=job.servers or 1,
+            servers=len(placed) if job.application else job.servers or 1,
             stages=job.stages,
         )
         try:

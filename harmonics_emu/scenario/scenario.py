@@ -303,13 +303,16 @@ def _job(
         level=section.priority,
         command=command,
         timeout_s=section.timeout,
-        servers=section.servers or 1,
+        servers=len(hosts) if section.application else section.servers or 1,
         stages=section.stages,
         in_stages=buckets[1] / sum(buckets) if program == PIPELINED and len(buckets) > 1 else 0.0,
         between_compute=program in BETWEEN_COMPUTE,
         device=section.device,
         backend=section.backend,
         real_compute=section.compute.real,
+        application=section.application,
+        data_bytes=section.data or 0,
+        blocks=section.blocks or Job.blocks,
     )
 
 

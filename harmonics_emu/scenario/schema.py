@@ -134,7 +134,8 @@ class JobSection(Section):
     collective: Collective = "ring-all-reduce"
     """What ddp's ranks do with each bucket. In a pipeline, it holds activations that a rank hands on."""
     servers: Count | None = None
-    """For parameter servers: how many of the first ranks are servers; one where it is left out."""
+    """For parameter servers: how many of the first ranks are servers; one where left out. As many as workers: each is
+    both."""
     stages: Count | None = None
     """For a pipeline: into how many stages of equally many ranks they are cut; one a rank where left out."""
     activations: Size | None = None
@@ -143,6 +144,13 @@ class JobSection(Section):
     layers: Annotated[StrictInt, Field(ge=1, le=1000)] | None = None
     """For programs tensor and moe: layers, each with four collectives; for fsdp: into how many equal layers parameters
     are cut, instead of `bucket`."""
+    application: Literal["mlr", "nmf", "lda", "lasso"] | None = None
+    """For program ps: what is learnt on `data`, from a model of `gradients` bytes: multinomial logistic regression,
+    non-negative matrix factorisation, latent Dirichlet allocation or a lasso. Each rank is server and worker."""
+    data: Size | None = None
+    """For program ps: bytes of input (real, never scaled) that the ranks hold in equal parts."""
+    blocks: Annotated[StrictInt, Field(ge=1, le=10_000)] | None = None
+    """For program ps: into how many blocks each rank's data is cut, 8 where left out. An iteration computes on one."""
     compute: ComputeSection = ComputeSection()
     gpu: Text | None = None
     """Which of the catalogue's compute times to take, instead of compute.iteration."""

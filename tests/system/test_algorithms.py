@@ -72,7 +72,7 @@ def jobs(draw: st.DrawFn) -> Job:
         racks = draw(st.integers(1, 3))
         ranks = racks * draw(st.integers(1, 3))
     if collective == "parameter-server":
-        servers = draw(st.integers(1, ranks - 1))
+        servers = draw(st.integers(1, ranks))
     if collective in ("pipeline", "stage-all-reduce"):
         stages = draw(st.sampled_from([stages for stages in range(1, ranks + 1) if ranks % stages == 0]))
     hosts = tuple(f"r{rank * racks // ranks}h{rank}" for rank in range(ranks))

@@ -124,10 +124,17 @@ def broadcast(peers: Peers, place: Place, bucket: torch.Tensor) -> None:
 def parameter_server(peers: Peers, place: Place, bucket: torch.Tensor) -> None:
     """Each worker ends with the sum of the workers, each server with that of the shard it holds.
 
-    Servers bring no gradients of their own: they begin with zeros.
+    Servers bring no gradients of their own: they begin with zeros. Where all ranks are servers, each is a worker too.
     """
-    workers = tuple(range(place.servers, place.ranks))
     shards = torch.tensor_split(bucket, place.servers)
+    if place.servers == place.ranks:
+        others = tuple(rank for rank in range(place.ranks) if rank != place.rank)
+        branches = [
+            Branch(None, others, rank) if rank == place.rank else Branch(rank, (), rank) for rank in range(place.ranks)
+        ]
+        _sum_over_trees(peers, [(branch, _chunks(shard)) for branch, shard in zip(branches, shards, strict=True)])
+        return
+    workers = tuple(range(place.servers, place.ranks))
     if place.rank < place.servers:
         bucket.zero_()
         _sum_over_trees(peers, [(Branch(None, workers, place.rank), _chunks(shards[place.rank]))])

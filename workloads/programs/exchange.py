@@ -120,6 +120,8 @@ def expected_pieces(collective: str, place: Place, values: Sequence[float]) -> t
     if collective == REDUCE_SCATTER:
         return _only(place.rank, place.ranks, sum(values))
     if collective == PARAMETER_SERVER:
+        if place.servers == place.ranks:
+            return (sum(values),)
         total = sum(values[place.servers :])
         return _only(place.rank, place.servers, total) if place.rank < place.servers else (total,)
     return (sum(values),)

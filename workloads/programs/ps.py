@@ -1,6 +1,7 @@
 """Data parallel training with parameter servers: workers push gradients to them and pull parameters.
 
-The first ranks are the servers, each of which holds an equal part of every bucket.
+The first ranks are the servers, each of which holds an equal part of every bucket. Where all ranks are servers, each
+is a worker too.
 
 By hand: torchrun --nproc-per-node 3 -m workloads.programs.ps --servers 1 --bucket-bytes 400000,600000
 """

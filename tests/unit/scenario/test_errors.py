@@ -170,7 +170,7 @@ WRONG = {
         """
         4:3: jobs[0].workers: missing; hint: say how many, as workers: 4, or list the hosts in placement
         4:70: jobs[0].worker: unknown key; hint: did you mean 'workers'?
-        4:81: jobs[0].xyzzy: unknown key; hint: there are: name, model, gradients, sizes, workers, placement, movable, program, collective, servers, stages, activations, ... (25 in all)
+        4:81: jobs[0].xyzzy: unknown key; hint: there are: name, model, gradients, sizes, workers, placement, movable, program, collective, servers, stages, activations, ... (28 in all)
         """,
     ),
     "unknown key in a nested section": (
@@ -384,7 +384,7 @@ WRONG = {
             f"name: b, program: ddp, model: vgg16, activations: 1MB, layers: 2, workers: 2, {REST}",
             f"name: c, program: moe, sizes: [1MB], activations: 1MB, layers: 2, workers: 2, {REST}",
             "name: d, program: fsdp, gradients: 1MB, workers: 2, compute: {iteration: 1s, overlap: 0.5}, iterations: 9",
-            f"name: e, program: ps, gradients: 1MB, workers: 2, servers: 2, {REST}",
+            f"name: e, program: ps, gradients: 1MB, workers: 2, servers: 3, {REST}",
             f"name: f, program: hierarchical, gradients: 1MB, workers: 3, {REST}",
             f"name: g, program: fsdp, gradients: 1MB, collective: all-gather, servers: 2, workers: 2, {REST}",
         ).replace("hosts_per_rack: 2", "hosts_per_rack: 8"),

@@ -313,7 +313,7 @@ def test_a_scenario_names_the_collective_of_a_job() -> None:
             "jobs[0].stages: only for collective pipeline",
         ),
         ("collective: pipeline, stages: 3", "gradients: 1MB", "jobs[0].collective: 4 ranks can't form 3 pipeline"),
-        ("collective: parameter-server, servers: 4", "gradients: 1MB", "0 workers and 4 parameter servers"),
+        ("collective: parameter-server, servers: 5", "gradients: 1MB", "0 workers and 4 parameter servers"),
     ],
 )
 def test_collectives_that_a_scenario_can_not_have(collective: str, payload: str, complaint: str) -> None:
