@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from workloads.spans import ITERATION
 
-__all__ = ["ITERATION", "LINK_SAMPLE", "Decision", "JobOutcome", "Placing", "Records"]
+__all__ = ["ITERATION", "LINK_SAMPLE", "Decision", "JobOutcome", "LinkBytes", "Placing", "Records"]
 
 LINK_SAMPLE = np.dtype(
     [
@@ -22,6 +22,16 @@ LINK_SAMPLE = np.dtype(
     ]
 )
 """A link's counters at time_s: bytes and drops since the run began, what waits in its queue and how long that takes."""
+
+
+@dataclass(frozen=True)
+class LinkBytes:
+    """Byte counters of all directed links, read together and often: bytes[i][j] on links[j] from the run's beginning
+    until time_s[i]."""
+
+    links: tuple[str, ...]
+    time_s: NDArray[np.float64]
+    bytes: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,8 @@ class Records:
     """All that one run measured. `iterations` and `links` map a job or directed link to its rows in time order.
 
     simulated engines record one row an iteration with rank 0, since their ranks move together. fallbacks: decisions
-    that brought no plan, beside those whose plan was a fallback of its policy.
+    that brought no plan, beside those whose plan was a fallback of its policy. link_bytes: None where an engine does
+    not read counters that often.
     """
 
     engine: str
@@ -89,6 +100,7 @@ class Records:
     links: dict[str, NDArray[Any]] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     rules: list[dict[str, Any]] = field(default_factory=list)
+    link_bytes: LinkBytes | None = None
     gates_failed_open: int = 0
     hosts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Of each rank, for jobs that waited for GPUs and were placed as they got them."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harmonics_emu.cli.options import json_option
 from harmonics_emu.cli.output import print_json, print_rich
+
+if TYPE_CHECKING:
+    from harmonics_emu.evidence.segments import Floats
 
 
 @click.command("pcap")
@@ -28,7 +32,9 @@ from harmonics_emu.cli.output import print_json, print_rich
     "Default: the one whose captures the FILEs are.",
 )
 @click.option(
-    "--gap", metavar="TIME", help="Pause between two collectives of a job, as 20ms; default: chosen for each."
+    "--gap",
+    metavar="TIME",
+    help="Pause between two collectives of a job, as 20ms; default: the run's iterations tell, else chosen for each.",
 )
 @click.option("--bin", "width", default="10ms", show_default=True, metavar="TIME", help="Width of the series' bins.")
 @click.option(
@@ -72,7 +78,7 @@ def command(
         width_s = parse_positive_time(width)
     except InvalidQuantity as error:
         raise UsageError(str(error) if error.hint is None else f"{error}; hint: {error.hint}") from None
-    groups = fabric = None
+    groups = fabric = between_s = None
     run_directory = run_directory or _run_of(files)
     if run_directory is not None:
         scenario = load_scenario(run_directory / "scenario.yaml")
@@ -82,10 +88,12 @@ def command(
             files = tuple(str(path) for path in sorted((run_directory / "captures").glob("*.pcap*")))
     if jobs:
         groups = groups_given(jobs)
+    elif run_directory is not None:
+        between_s = _between_collectives(run_directory)
     if not files:
         where = f"{run_directory} holds no captures" if run_directory is not None else "name a capture FILE"
         raise UsageError(f"{where}; --help tells more")
-    examined = examine(files, groups=groups, fabric=fabric, gap_s=gap_s, width_s=width_s)
+    examined = examine(files, groups=groups, fabric=fabric, gap_s=gap_s, width_s=width_s, between_s=between_s)
     if out is not None:
         owner = invoking_owner()
         written = write_tables(make_plain_directory(out, owner), examined, owner)
@@ -94,6 +102,18 @@ def command(
         print_json(msgspec.json.format(msgspec.json.encode(examined.traffic), indent=2))
     else:
         print_rich(traffic_table(examined))
+
+
+def _between_collectives(run_directory: Path) -> dict[str, Floats] | None:
+    """When the run's jobs had no collective going on, None where it is not all there: pauses must do then."""
+    from harmonics_emu.errors import HarmonicsError
+    from harmonics_emu.evidence.recorded_run import load_recorded_run
+    from harmonics_emu.evidence.witnesses import between_collectives
+
+    try:
+        return between_collectives(load_recorded_run(run_directory))
+    except HarmonicsError:
+        return None
 
 
 def _run_of(files: tuple[str, ...]) -> Path | None:

@@ -83,7 +83,7 @@ class Tcpdump:
         lines = [line for line in self.said.read_text(errors="replace").splitlines() if line.strip()]
         return lines[-1].strip() if lines else "it said nothing"
 
-    def account(self) -> CaptureAccount:
+    def account(self, zero_unix_s: float | None) -> CaptureAccount:
         """What the ended program counted."""
         counts = {what: int(number) for number, what in COUNTERS.findall(self.said.read_bytes())}
         drops = None
@@ -100,6 +100,7 @@ class Tcpdump:
             packets=counts.get(b"captured"),
             drops=drops,
             incomplete="; ".join(reasons) or None,
+            zero_unix_s=zero_unix_s,
         )
 
 
@@ -108,12 +109,14 @@ class Captures:
     """The captures of one run, in its sandbox. Not started, it does nothing and has nothing to tell.
 
     directory: where files go, of `owner`'s. Call from a thread that outlives the run: the programs die with it.
+    zero_unix_s: the run's time zero, seconds since 1970, once it is known.
     """
 
     taps: tuple[Tap, ...]
     directory: Path
     owner: Owner | None
     most_bytes: int = MOST_BYTES
+    zero_unix_s: float | None = None
     _running: list[Tcpdump] = field(default_factory=list)
 
     def start(self) -> None:
@@ -152,7 +155,7 @@ class Captures:
             except subprocess.TimeoutExpired:
                 one.process.kill()
                 one.process.wait()
-        accounts = {one.tap.file: one.account() for one in self._running}
+        accounts = {one.tap.file: one.account(self.zero_unix_s) for one in self._running}
         for one in self._running:
             one.packets.close()
         self._running.clear()

@@ -51,6 +51,7 @@ def conclude(
         iterations={job.name: _iterations(directory, job) for job in jobs},
         outcomes=outcome.outcomes,
         links=outcome.links,
+        link_bytes=outcome.link_bytes,
         decisions=outcome.decisions if placing is None else [placing.decision, *outcome.decisions],
         rules=outcome.rules,
         gates_failed_open=outcome.gates_failed_open,

@@ -177,6 +177,7 @@ class Conductor:
     def _release(self) -> Sampler:
         zero_ns = time.monotonic_ns() + int(LEAD_S * 1e9)
         self._zero_s = zero_ns / 1e9
+        self._captures.zero_unix_s = (zero_ns + time.time_ns() - time.monotonic_ns()) / 1e9
         sampler = Sampler(self._testbed.fabric, self._testbed.vswitch.cpu_seconds, zero_ns)
         sampler.start()
         for page in self._flows:
@@ -362,6 +363,7 @@ class Conductor:
             decisions=decisions,
             rules=rules_with_counts(self._decider.enforcer.rules, self._testbed.controller, violations),
             links=sampler.link_rows(),
+            link_bytes=sampler.counts.table(),
             meter=sampler.meter,
             cpu_busy=sampler.cpu_busy,
             datapath_busy=sampler.datapath_busy if self._testbed.vswitch.datapath == "netdev" else None,

@@ -13,7 +13,7 @@ from harmonics_emu.emulate.control import ControllerClient, RuleReport
 from harmonics_emu.emulate.sampling import BusyMeter
 from harmonics_emu.emulate.testbed import HostCounters
 from harmonics_emu.errors import HarmonicsError
-from harmonics_emu.records import Decision, JobOutcome
+from harmonics_emu.records import Decision, JobOutcome, LinkBytes
 from harmonics_emu.results.captures import CaptureAccount
 from harmonics_emu.schedulers.interface import JobPlan
 
@@ -31,6 +31,7 @@ class Outcome:
     decisions: list[Decision]
     rules: list[dict[str, Any]]
     links: dict[str, NDArray[Any]]
+    link_bytes: LinkBytes
     meter: BusyMeter
     cpu_busy: float | None
     datapath_busy: float | None

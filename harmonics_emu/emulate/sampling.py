@@ -17,7 +17,7 @@ import psutil
 from numpy.typing import NDArray
 
 from harmonics_emu.emulate import tc
-from harmonics_emu.records import LINK_SAMPLE
+from harmonics_emu.records import LINK_SAMPLE, LinkBytes
 from topologies.addressing import port_name
 from topologies.fabric import Fabric
 
@@ -25,6 +25,8 @@ FINE_S = 0.010
 """Between readings of the byte counters: short against a collective, whose bursts decide how busy a link was."""
 COARSE_S = 0.2
 """Between rows of links.csv."""
+MOST_VALUES = 2**20
+"""Of the finer readings that are kept: 8 MiB, and a file of some 9 MB."""
 BUSY = 0.5
 """A link is busy in an interval in which it, and both intervals beside it, carried more than this share of its rate.
 The neighbours are asked so that the first and last moments of a burst, partly idle, don't count."""
@@ -63,6 +65,34 @@ class BusyMeter:
         return rate
 
 
+@dataclass
+class ByteCounts:
+    """Keeps readings of the byte counters, every second one only each time that they become more than `most` values.
+
+    The counters only grow, so a reading left out makes the times coarser and loses no byte.
+    """
+
+    links: tuple[str, ...]
+    most: int = MOST_VALUES
+    _times: list[float] = field(default_factory=list)
+    _rows: list[NDArray[np.int64]] = field(default_factory=list)
+    _every: int = 1
+    _seen: int = 0
+
+    def add(self, time_s: float, carried: NDArray[np.int64]) -> None:
+        if self._seen % self._every == 0:
+            self._times.append(time_s)
+            self._rows.append(carried)
+            if len(self._rows) * len(self.links) > self.most:
+                del self._times[1::2], self._rows[1::2]
+                self._every *= 2
+        self._seen += 1
+
+    def table(self) -> LinkBytes:
+        rows = np.array(self._rows, np.int64).reshape(len(self._rows), len(self.links))
+        return LinkBytes(self.links, np.array(self._times), rows)
+
+
 class Sampler(threading.Thread):
     """Reads counters until `stop`. Times count from `start_ns` (CLOCK_MONOTONIC), before which only idling is seen."""
 
@@ -81,6 +111,7 @@ class Sampler(threading.Thread):
         self._ended = threading.Event()
         self._rows: list[tuple[float, NDArray[np.int64], dict[str, tc.PortCounters]]] = []
         self.meter = BusyMeter(self._rates)
+        self.counts = ByteCounts(self._links)
         self.use: dict[str, float] = {}
         self.cpu_busy: float | None = None
         self.datapath_busy: float | None = None
@@ -104,6 +135,7 @@ class Sampler(threading.Thread):
         while not self._ended.wait(max(FINE_S, len(self._links) * 1e-4)):
             now, current = time.monotonic(), self._read()
             self.meter.add((current - last).astype(float), now - last_time)
+            self.counts.add(now - self._start_ns / 1e9, current - origin)
             last, last_time = current, now
             if now - coarse_time >= COARSE_S:
                 self._note(now, current - origin)

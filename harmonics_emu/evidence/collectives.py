@@ -95,17 +95,29 @@ def choose_gap_s(activity: Activity) -> float:
 def find_collectives(activity: Activity, gap_s: float) -> list[Collective]:
     """The job's collectives in order of time, told apart by pauses of more than `gap_s`."""
     spans = union(activity.intervals, gap_s)
-    number = np.searchsorted(spans[:, 0], activity.start_s, side="right") - 1
+    return _collectives(activity, np.searchsorted(spans[:, 0], activity.start_s, side="right"))
+
+
+def collectives_between(activity: Activity, between_s: Floats) -> list[Collective]:
+    """The job's collectives in order of time, told apart by moments at which none goes on, in order.
+
+    A pause within a collective, in which one of its hosts has no processor to run on, does not divide it.
+    """
+    return _collectives(activity, np.searchsorted(between_s, activity.start_s, side="right"))
+
+
+def _collectives(activity: Activity, number: NDArray[np.int64]) -> list[Collective]:
+    """number: of each part of the activity, which collective it belongs to."""
     order = np.argsort(number, kind="stable")
-    parts = np.split(order, np.searchsorted(number[order], np.arange(1, len(spans))))
+    parts = np.split(order, np.flatnonzero(np.diff(number[order])) + 1) if len(order) else []
     found = []
-    for (start_s, end_s), part in zip(spans.tolist(), parts, strict=True):
+    for part in parts:
         traffic = traffic_matrix(activity, part)
         taking_part = np.flatnonzero(traffic.sum(axis=0) + traffic.sum(axis=1))
         found.append(
             Collective(
-                start_s=start_s,
-                end_s=end_s,
+                start_s=float(activity.start_s[part].min()),
+                end_s=float(activity.end_s[part].max()),
                 bytes=round(float(activity.size[part].sum())),
                 participants=tuple(activity.hosts[host] for host in taking_part),
                 ring=ring_order(traffic, activity.hosts),

@@ -21,6 +21,7 @@ from harmonics_emu.evidence.collectives import (
     Activity,
     Collective,
     choose_gap_s,
+    collectives_between,
     find_collectives,
     ring_order,
     spans_of,
@@ -77,11 +78,14 @@ def examine(
     fabric: Fabric | None = None,
     gap_s: float | None = None,
     width_s: float = WIDTH_NS * 1e-9,
+    between_s: Mapping[str, Floats] | None = None,
 ) -> Examined:
     """Read captures, each of one link, into what they show together.
 
     groups: the jobs; None guesses them. fabric: tells the directions on links that files are named after. gap_s: the
-    pause between two collectives, None chooses one for each job. width_s: bins of the series. UnreadableCapture.
+    pause between two collectives, None chooses one for each job. width_s: bins of the series. between_s: for jobs of
+    the run that made the captures, seconds since its time zero at which one collective is over and the next has not
+    begun; used where gap_s is None and the files tell when time zero was. UnreadableCapture.
     """
     tables = []
     for path in paths:
@@ -101,8 +105,16 @@ def examine(
     names = groups.names
     activities = {name: _activity(number, links, counted, groups, origin_ns) for number, name in enumerate(names)}
     active = {name: activity for name, activity in activities.items() if len(activity.size)}
-    gaps = {name: choose_gap_s(activity) if gap_s is None else gap_s for name, activity in active.items()}
-    found = {name: find_collectives(activity, gaps[name]) for name, activity in active.items()}
+    zero_s = _time_zero_s(links, origin_ns)
+    known = between_s if between_s is not None and zero_s is not None and gap_s is None else {}
+    gaps: dict[str, float | None] = {}
+    found: dict[str, list[Collective]] = {}
+    for name, activity in active.items():
+        if name in known and zero_s is not None:
+            gaps[name], found[name] = None, collectives_between(activity, known[name] + zero_s)
+        else:
+            gap = choose_gap_s(activity) if gap_s is None else gap_s
+            gaps[name], found[name] = gap, find_collectives(activity, gap)
     uses = _uses(links, names, found, origin_ns)
     matrix = contention_matrix(tuple(active), uses)
     shown = traffic.Traffic(
@@ -154,6 +166,13 @@ def _account_of(path: str) -> CaptureAccount | None:
     """What the run that made a capture says of it, None where no run does."""
     where = Path(path)
     return None if path == STANDARD_INPUT else read_accounts(where.parent).get(where.name)
+
+
+def _time_zero_s(links: Sequence[CapturedLink], origin_ns: int) -> float | None:
+    """The run's time zero, seconds since the first packet; None unless all files are of one run that tells it."""
+    told = {None if link.account is None else link.account.zero_unix_s for link in links}
+    (zero_s,) = told if len(told) == 1 else (None,)
+    return None if zero_s is None else zero_s - origin_ns * 1e-9
 
 
 def _placed(
@@ -263,7 +282,7 @@ def _job(
     name: str,
     number: int,
     activity: Activity,
-    gap_s: float,
+    gap_s: float | None,
     collectives: Sequence[Any],
     links: Sequence[CapturedLink],
     counted: Sequence[NDArray[np.int64]],

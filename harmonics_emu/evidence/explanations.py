@@ -91,7 +91,11 @@ def explanations_to_json(explanations: Sequence[JobExplanation], witnesses: Sequ
             {
                 "link": witness.spans.link,
                 "jobs": list(witness.spans.jobs),
-                "contended_s": {"spans": witness.spans.contended_s, "packets": witness.packets_s},
+                "contended_s": {
+                    "spans": witness.spans.contended_s,
+                    "counters": witness.counters_s,
+                    "packets": witness.packets_s,
+                },
                 "used_while_contended": witness.used,
             }
             for witness in witnesses
@@ -173,13 +177,12 @@ def _witnesses(witnesses: Sequence[LinkWitness]) -> Iterator[RenderableType]:
     if not witnesses:
         yield Text("No two jobs communicated on one link at once.")
         return
-    table = _table("link", "jobs", "at once", "by packets", "link used meanwhile", names=2)
+    table = _table("link", "jobs", "at once,\nby spans", "by\ncounters", "by\npackets", "link used\nmeanwhile", names=2)
     for witness in witnesses[:MOST_WITNESSES]:
         table.add_row(
             Text(witness.spans.link),
             Text(", ".join(witness.spans.jobs)),
-            _one(witness.spans.contended_s),
-            seconds([witness.packets_s])[0],
+            *(seconds([value])[0] for value in (witness.spans.contended_s, witness.counters_s, witness.packets_s)),
             percent(witness.used),
         )
     yield table

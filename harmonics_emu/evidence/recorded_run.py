@@ -27,19 +27,39 @@ from workloads.job import Job
 class Iterations:
     """A job's whole iterations in order, seconds since time zero.
 
-    times: what each took and where it went. start_s: when the first rank began it. sending_s, end_s: from when all
-    ranks could send until the last one was done; sending_s is NaN where a program does not report its compute.
+    times: what each took and where it went. start_s: when the first rank began it. ready_by_rank_s, end_by_rank_s: from
+    when each rank could send until it was done, (iterations, ranks) each, with one column for all ranks where they move
+    together, and NaN for a rank's readiness where its program does not report its compute.
     """
 
     times: IterationTimes
     start_s: Floats
-    sending_s: Floats
-    end_s: Floats
+    ready_by_rank_s: Floats
+    end_by_rank_s: Floats
+
+    @cached_property
+    def sending_s(self) -> Floats:
+        """When all ranks could send."""
+        found: Floats = self.ready_by_rank_s.max(axis=1)
+        return found
+
+    @cached_property
+    def end_s(self) -> Floats:
+        """When the last rank was done."""
+        found: Floats = self.end_by_rank_s.max(axis=1)
+        return found
 
     @property
     def windows(self) -> NDArray[np.float64]:
         """(iterations, 2): from when to when the job communicates; empty windows are of no length."""
         return np.column_stack([np.minimum(self.sending_s, self.end_s), self.end_s])
+
+    @property
+    def between_s(self) -> Floats:
+        """(iterations + 1,): before, between and after the collectives: when no rank is known to send."""
+        ready_s = self.ready_by_rank_s.min(axis=1)
+        ready_s = np.where(np.isfinite(ready_s), ready_s, self.start_s)
+        return np.concatenate([self.start_s[:1], (self.end_s[:-1] + ready_s[1:]) / 2, self.end_s[-1:]])
 
 
 @dataclass(frozen=True)
@@ -132,4 +152,4 @@ def _iterations(rows: NDArray[Any], job: Job, directory: Path) -> Iterations:
     table = rows.reshape(len(times.number), -1)
     # The first bucket is ready before all is computed where the two overlap; the gate comes before it.
     ready = table["start_s"] + table["compute_s"] * (1 - job.overlap) + table["gate_s"]
-    return Iterations(times, table["start_s"].min(axis=1), ready.max(axis=1), table["end_s"].max(axis=1))
+    return Iterations(times, table["start_s"].min(axis=1), ready, table["end_s"])

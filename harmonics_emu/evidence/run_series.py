@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from harmonics_emu.evidence.examine import examine
+from harmonics_emu.evidence.link_spans import spans_on_links
 from harmonics_emu.evidence.recorded_run import RecordedRun
 from harmonics_emu.evidence.segments import covers, edges_of
 from harmonics_emu.evidence.series import SERIES_COLUMNS, series_rows
-from harmonics_emu.evidence.witnesses import capture_files, captured_groups, spans_on_links
+from harmonics_emu.evidence.witnesses import capture_files, captured
 from harmonics_emu.results.series_files import Batch, Kind, Series
 
 ITERATION_TIMES = ("iteration_s", "compute_s", "straggler_s", "gate_s", "communication_s")
@@ -129,8 +129,8 @@ def _plans(recorded: RecordedRun) -> Iterator[Batch]:
 
 def _packets(recorded: RecordedRun) -> Iterator[Batch]:
     """Bytes on the wire in each bin in which something was sent, of each link's directions, jobs and flows there."""
-    groups = captured_groups(recorded)
-    examined = examine(capture_files(recorded.directory), groups=groups, fabric=recorded.fabric)
+    examined = captured(recorded)
+    assert examined is not None
     rows: list[tuple[object, ...]] = []
     for row in series_rows(examined):
         rows.append(tuple(None if cell == "" else cell for cell in row))

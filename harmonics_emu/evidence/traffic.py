@@ -91,14 +91,15 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 class JobTraffic(msgspec.Struct, frozen=True, kw_only=True):
     """One job. counts: of each of its flows on the link that saw most of it, so that no byte counts twice.
 
-    gap_s: the pause that tells its collectives apart. mean_*: of its collectives, without the first and the last, which
-    the capture may have cut. ring: hosts in order, of all its traffic together; None if it forms none.
+    gap_s: the pause that tells its collectives apart, None where the run's iterations do. mean_*: of its collectives,
+    without the first and the last, which the capture may have cut. ring: hosts in order, of all its traffic together;
+    None if it forms none.
     """
 
     name: str
     hosts: tuple[str, ...]
     counts: Counts
-    gap_s: float
+    gap_s: float | None
     collectives: int
     mean_collective_s: float | None
     mean_collective_bytes: float | None

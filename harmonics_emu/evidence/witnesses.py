@@ -10,13 +10,12 @@ import numpy as np
 
 from harmonics_emu.evidence.address_groups import Groups, groups_of_run
 from harmonics_emu.evidence.contention import LinkContention, Use, contention_on
-from harmonics_emu.evidence.examine import examine
-from harmonics_emu.evidence.paces import Paces
+from harmonics_emu.evidence.counters import sending_by_counters
+from harmonics_emu.evidence.examine import Examined, examine
+from harmonics_emu.evidence.link_spans import spans_on_links
 from harmonics_emu.evidence.recorded_run import RecordedRun
-from harmonics_emu.evidence.segments import covers, edges_of, union
+from harmonics_emu.evidence.segments import Floats, covers, edges_of
 from harmonics_emu.evidence.traffic import Traffic
-from harmonics_emu.simulate.entities import job_flows
-from harmonics_emu.simulate.routing import Router
 
 SAMPLES_WANTED = 2
 """Samples of a link's counters that a typical contended time must hold for them to say anything of it."""
@@ -26,22 +25,37 @@ SAMPLES_WANTED = 2
 class LinkWitness:
     """One directed link on which jobs communicated at once.
 
-    spans: by iteration spans. used: what the link's counters say of that time, as part of its rate; None where they
-    were not read often enough to tell that time from the rest.
-    packets_s: contended seconds by packets, None where the link was not captured.
+    spans: by iteration spans. counters_s: contended seconds by the counters of links that one job has to itself, None
+    where they can't tell. packets_s: the same by packets, None where the link was not captured.
+    used: what the link's own counters say of the contended time, as part of its rate. None where they were not read
+    often enough to tell that time from the rest.
     """
 
     spans: LinkContention
-    used: float | None
+    counters_s: float | None
     packets_s: float | None
+    used: float | None
 
 
 def captured_traffic(recorded: RecordedRun) -> Traffic | None:
     """What the run's captures show, None if it has none."""
+    examined = captured(recorded)
+    return None if examined is None else examined.traffic
+
+
+def captured(recorded: RecordedRun) -> Examined | None:
+    """The run's captures, its jobs and collectives told apart as the run knows them; None if it has none."""
     files = capture_files(recorded.directory)
     if not files:
         return None
-    return examine(files, groups=captured_groups(recorded), fabric=recorded.fabric).traffic
+    return examine(
+        files, groups=captured_groups(recorded), fabric=recorded.fabric, between_s=between_collectives(recorded)
+    )
+
+
+def between_collectives(recorded: RecordedRun) -> dict[str, Floats]:
+    """Of each job, seconds since time zero at which one of its collectives is over and the next has not begun."""
+    return {name: rows.between_s for name, rows in recorded.iterations.items()}
 
 
 def captured_groups(recorded: RecordedRun) -> Groups:
@@ -54,28 +68,6 @@ def capture_files(directory: Path) -> tuple[str, ...]:
     return tuple(str(path) for path in sorted((directory / "captures").glob("*.pcap*")))
 
 
-def spans_on_links(recorded: RecordedRun) -> dict[str, dict[str, Use]]:
-    """Each directed link to the jobs that crossed it, with when they communicated: bytes as the scenario has them.
-
-    Where plans moved a job between paths, it counts on all of them at all times.
-    """
-    paces, found = Paces(recorded), {}  # type: tuple[Paces, dict[str, dict[str, Use]]]
-    router = Router(recorded.fabric, recorded.run.result.seed)
-    for job in recorded.jobs:
-        if job.name not in recorded.iterations or job.name not in paces.senders:
-            continue
-        windows = recorded.iterations[job.name].windows
-        windows = windows[np.isfinite(windows[:, 0]) & (windows[:, 1] > windows[:, 0])]
-        carried: dict[str, float] = {}
-        for flow in job_flows(job, recorded.fabric):
-            for link in router.path(job.name, flow.src, flow.dst):
-                carried[link] = carried.get(link, 0.0) + flow.share * job.bytes
-        for link in sorted(paces.links_of(job.name) & recorded.fabric.links.keys()):
-            size = np.full(len(windows), carried.get(link, 0.0))
-            found.setdefault(link, {})[job.name] = Use(union(windows), windows[:, 0], windows[:, 1], size)
-    return found
-
-
 def witnesses(recorded: RecordedRun, traffic: Traffic | None = None) -> tuple[LinkWitness, ...]:
     """Links on which jobs communicated at once, the most contended first."""
     packets = {link.link: link.contended_s for link in traffic.links} if traffic is not None else {}
@@ -85,19 +77,55 @@ def witnesses(recorded: RecordedRun, traffic: Traffic | None = None) -> tuple[Li
             continue
         contention = contention_on(link, uses)
         if contention.contended_s > 0:
-            found.append(LinkWitness(contention, _used(recorded, link, uses), packets.get(link)))
+            used = _used(recorded, link, uses)
+            found.append(LinkWitness(contention, _by_counters(recorded, link, uses), packets.get(link), used))
     return tuple(sorted(found, key=lambda witness: (-witness.spans.contended_s, witness.spans.link)))
+
+
+def _by_counters(recorded: RecordedRun, link: str, uses: Mapping[str, Use]) -> float | None:
+    """Contended seconds as counters tell them, None where typical contended times are too short for them."""
+    counters = recorded.run.records.link_bytes
+    lengths = _contended_lengths(uses)
+    if counters is None or not len(lengths) or len(counters.time_s) < 3:
+        return None
+    if np.median(np.diff(counters.time_s)) * SAMPLES_WANTED > np.median(lengths):
+        return None
+    sending = sending_by_counters(recorded, link, list(uses))
+    if sending is None:
+        return None
+    edges = edges_of(sending.values())
+    several = np.sum([covers(busy, edges) for busy in sending.values()], axis=0) >= 2
+    return float(np.diff(edges)[several].sum())
+
+
+def _contended_lengths(uses: Mapping[str, Use]) -> Floats:
+    """How long each stretch of time is in which two jobs or more are at work."""
+    edges = edges_of(use.busy for use in uses.values())
+    several = np.sum([covers(use.busy, edges) for use in uses.values()], axis=0) >= 2
+    lengths: Floats = np.diff(edges)[several]
+    return lengths
 
 
 def _used(recorded: RecordedRun, link: str, uses: Mapping[str, Use]) -> float | None:
     """Part of a link's rate that was carried while two jobs or more communicated on it, between samples evenly."""
-    rows = recorded.run.records.links.get(link)
-    if rows is None or len(rows) < 2:
+    time_s, so_far = _counter_of(recorded, link)
+    if len(time_s) < 2:
         return None
     edges = edges_of(use.busy for use in uses.values())
     several = np.sum([covers(use.busy, edges) for use in uses.values()], axis=0) >= 2
     lengths = np.diff(edges)[several]
-    if not len(lengths) or np.median(np.diff(rows["time_s"])) * SAMPLES_WANTED > np.median(lengths):
+    if not len(lengths) or np.median(np.diff(time_s)) * SAMPLES_WANTED > np.median(lengths):
         return None
-    carried = np.diff(np.interp(edges, rows["time_s"], rows["bytes"]))[several].sum()
+    carried = np.diff(np.interp(edges, time_s, so_far))[several].sum()
     return float(carried / (recorded.fabric.links[link].rate_bps / 8 * lengths.sum()))
+
+
+def _counter_of(recorded: RecordedRun, link: str) -> tuple[Floats, Floats]:
+    """Times at which a link's byte counter was read, as often as it was, and bytes until then; empty if it was not."""
+    often = recorded.run.records.link_bytes
+    if often is not None and link in often.links:
+        return often.time_s, often.bytes[:, often.links.index(link)].astype(np.float64)
+    rows = recorded.run.records.links.get(link)
+    if rows is None:
+        return np.zeros(0), np.zeros(0)
+    return rows["time_s"], rows["bytes"].astype(np.float64)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from harmonics_emu.evidence.attribution import explain
+from harmonics_emu.evidence.link_spans import spans_on_links
 from harmonics_emu.evidence.recorded_run import RecordedRun
-from harmonics_emu.evidence.witnesses import spans_on_links
 from harmonics_emu.report import facts
 from harmonics_emu.report.contention_table import contention_table
 from harmonics_emu.report.distribution import distribution

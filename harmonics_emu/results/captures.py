@@ -23,7 +23,8 @@ class CaptureAccount(msgspec.Struct, frozen=True, kw_only=True):
     """One capture file. link: the cable, both of whose directions are in it. bytes: the file's size.
 
     packets: written to the file; drops: lost before, None (as packets) where the capturing program did not say.
-    incomplete: why the file lacks packets of the run, one line; None where it lacks none.
+    incomplete: why the file lacks packets of the run, one line; None where it lacks none. zero_unix_s: the run's time
+    zero by the clock of the packets' times, seconds since 1970; None where the run did not get that far.
     """
 
     link: str
@@ -31,6 +32,7 @@ class CaptureAccount(msgspec.Struct, frozen=True, kw_only=True):
     packets: int | None
     drops: int | None
     incomplete: str | None
+    zero_unix_s: float | None = None
 
 
 def write_accounts(directory: Path, accounts: Mapping[str, CaptureAccount], owner: Owner | None) -> None:

@@ -1,4 +1,5 @@
-"""Records as files and back: iterations.csv and links.csv (one row a measurement), decisions.jsonl and rules.jsonl.
+"""Records as files and back: iterations.csv and links.csv (one row a measurement), link_bytes.csv (one row a reading of
+all counters), decisions.jsonl and rules.jsonl.
 
 Numbers are written so that reading gives back the very same ones; an empty cell is a value that was not measured.
 """
@@ -15,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonics_emu.records import ITERATION, LINK_SAMPLE, Decision
+from harmonics_emu.records import ITERATION, LINK_SAMPLE, Decision, LinkBytes
 from harmonics_emu.results.schema import UnreadableResult
 
 ITERATION_COLUMNS = ("job", "rank", "iteration", "start_s", "compute_s", "gate_s", "end_s")
@@ -32,6 +33,39 @@ def write_iterations(sink: TextIO, iterations: Mapping[str, NDArray[Any]]) -> No
 def write_links(sink: TextIO, links: Mapping[str, NDArray[Any]]) -> None:
     """links: each directed link's rows (dtype records.LINK_SAMPLE)."""
     _write_csv(sink, LINK_COLUMNS, "link", links)
+
+
+def write_link_bytes(sink: TextIO, counters: LinkBytes) -> None:
+    """time_s, then a column of bytes for each directed link."""
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(["time_s", *counters.links])
+    for time_s, row in zip(counters.time_s.tolist(), counters.bytes.tolist(), strict=True):
+        writer.writerow([round(time_s, 6), *row])
+
+
+def read_link_bytes(path: Path) -> LinkBytes | None:
+    """link_bytes.csv, None where a run has none. UnreadableResult says what does not fit."""
+    if not path.is_file():
+        return None
+    with _explained(path), path.open(encoding="utf-8", newline="") as source:
+        reader = csv.reader(source)
+        try:
+            first, *links = next(reader, ["nothing"])
+            if first != "time_s" or len(set(links)) < len(links):
+                raise ValueError("its first line must read time_s and then each link once")
+            times, rows = [], []
+            for line in reader:
+                if len(line) != len(links) + 1:
+                    raise ValueError(f"it has {len(line)} cells, not {len(links) + 1}")
+                times.append(float(line[0]))
+                rows.append([int(cell) for cell in line[1:]])
+            carried = np.array(rows, np.int64).reshape(len(rows), len(links))
+        except (ValueError, OverflowError, csv.Error) as error:
+            raise UnreadableResult(f"{path}, line {max(1, reader.line_num)}: {error}") from None
+    time_s = np.array(times, np.float64)
+    if not np.isfinite(time_s).all() or (np.diff(time_s) <= 0).any() or (np.diff(carried, axis=0) < 0).any():
+        raise UnreadableResult(f"{path}: times and bytes must grow from line to line")
+    return LinkBytes(tuple(links), time_s, carried)
 
 
 def read_iterations(path: Path) -> dict[str, NDArray[Any]]:

@@ -15,6 +15,8 @@ from harmonics_emu.results import rows
 from harmonics_emu.results.run_directory import MANIFEST, replacing, write_file
 from harmonics_emu.results.schema import Comparison, Result, UnreadableResult, read_result, to_json
 
+LINK_BYTES = "link_bytes.csv"
+
 
 @dataclass(frozen=True)
 class Run:
@@ -35,7 +37,8 @@ def write_run(
     manifest: Mapping[str, Any],
     owner: Owner | None,
 ) -> None:
-    """Write manifest.json, scenario.yaml, iterations.csv, links.csv, decisions.jsonl, rules.jsonl and result.json.
+    """Write manifest.json, scenario.yaml, iterations.csv, links.csv, decisions.jsonl, rules.jsonl and result.json, of
+    emulated runs also link_bytes.csv.
 
     `directory` comes from prepare_run_directory; `scenario` is the resolved scenario's YAML text. result.json comes
     last: a directory that has one holds a whole run.
@@ -46,6 +49,9 @@ def write_run(
         rows.write_iterations(sink, records.iterations)
     with replacing(directory, "links.csv", owner) as sink:
         rows.write_links(sink, records.links)
+    if records.link_bytes is not None:
+        with replacing(directory, LINK_BYTES, owner) as sink:
+            rows.write_link_bytes(sink, records.link_bytes)
     with replacing(directory, "decisions.jsonl", owner) as sink:
         rows.write_lines(sink, records.decisions)
     with replacing(directory, "rules.jsonl", owner) as sink:
@@ -76,6 +82,7 @@ def load_run(directory: Path) -> Run:
         iterations=rows.read_iterations(directory / "iterations.csv"),
         outcomes={job.name: JobOutcome(job.name, job.status, job.start_s, job.end_s, job.error) for job in result.jobs},
         links=rows.read_links(directory / "links.csv"),
+        link_bytes=rows.read_link_bytes(directory / LINK_BYTES),
         decisions=rows.read_decisions(directory / "decisions.jsonl"),
         rules=rows.read_rules(directory / "rules.jsonl"),
         gates_failed_open=result.scheduling.gates_failed_open,
